@@ -92,7 +92,13 @@ impl fmt::Display for CommandLine {
             }
         }
         f.write_str(&self.program)?;
-        self.arguments.iter().try_for_each(|argument| write!(f, " {argument}"))
+        for argument in &self.arguments {
+            match argument.contains(['(', ')', '|', '&', '!', '*']) {
+                true => write!(f, " '{argument}'")?,
+                false => write!(f, " {argument}")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -119,6 +125,8 @@ mod tests {
     fn a_command_is_shown_as_a_shell_would_read_it() {
         let command = CommandLine::new("cargo doc --no-deps").with_env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(command.to_string(), r#"RUSTDOCFLAGS="-D warnings" cargo doc --no-deps"#);
+        let command = CommandLine::new("cargo nextest run -E test(a)|test(b)");
+        assert_eq!(command.to_string(), "cargo nextest run -E 'test(a)|test(b)'");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The project's chores as commands: `cargo xtask verify` runs everything that CI runs.
 
 mod advisories;
+mod chart;
 mod command_line;
 mod dist;
 mod fuzz_api;
 mod lint_api;
+mod lint_packages;
 mod postgres_matrix;
 mod requirements;
 mod rustdoc;
@@ -23,11 +25,11 @@ use clap::{Parser, Subcommand};
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about = "The chores of the Hapax project")]
 struct Arguments {
     #[command(subcommand)]
-    chore: Chore,
+    chore: Task,
 }
 
 #[derive(Subcommand)]
-enum Chore {
+enum Task {
     /// Run every check, in the order CI runs them
     Verify(verify::Options),
     /// Run the seeded simulation of the engine over more seeds than the tests do
@@ -48,7 +50,9 @@ enum Chore {
     /// Try the packages on a machine without Rust: a bare Debian in a folder
     TryPackages(try_packages::Options),
     /// Check the crates of this project for known vulnerabilities (needs the network)
-    Advisories,
+    Advisories(advisories::Options),
+    /// Check the files for containers and Kubernetes with linters
+    LintPackages,
 }
 
 fn main() -> ExitCode {
@@ -56,16 +60,17 @@ fn main() -> ExitCode {
         return rustdoc::stand_in(docs_in, std::env::args_os().skip(1).collect());
     }
     let outcome = match Arguments::parse().chore {
-        Chore::Verify(options) => verify::run(&options),
-        Chore::Simulate(options) => simulate::run(&options),
-        Chore::FuzzApi(options) => fuzz_api::run(&options),
-        Chore::LintApi(options) => lint_api::run(&options),
-        Chore::PostgresMatrix(options) => postgres_matrix::run(&options),
-        Chore::Sdk(options) => sdk::run(&options),
-        Chore::Storm(options) => storm::run(&options),
-        Chore::Dist(options) => dist::run(&options),
-        Chore::TryPackages(options) => try_packages::run(&options),
-        Chore::Advisories => advisories::run(),
+        Task::Verify(options) => verify::run(&options),
+        Task::Simulate(options) => simulate::run(&options),
+        Task::FuzzApi(options) => fuzz_api::run(&options),
+        Task::LintApi(options) => lint_api::run(&options),
+        Task::PostgresMatrix(options) => postgres_matrix::run(&options),
+        Task::Sdk(options) => sdk::run(&options),
+        Task::Storm(options) => storm::run(&options),
+        Task::Dist(options) => dist::run(&options),
+        Task::TryPackages(options) => try_packages::run(&options),
+        Task::Advisories(options) => advisories::run(&options),
+        Task::LintPackages => lint_packages::run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

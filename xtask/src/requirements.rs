@@ -15,12 +15,12 @@ struct Requirement {
     name: &'static str,
     needed_for: &'static str,
     is_present: fn() -> bool,
-    remedy: Remedy,
+    remedy: InstallHint,
 }
 
 /// How to install a missing requirement.
 #[derive(Clone, Copy)]
-enum Remedy {
+enum InstallHint {
     /// A command that may run without asking, as root on Debian.
     DebianPackages { install: &'static str },
     /// A command that may run without asking, where rustup manages the toolchain.
@@ -39,7 +39,7 @@ const REQUIREMENTS: &[Requirement] = &[
         name: "C compiler (cc)",
         needed_for: "linking, and building the bundled SQLite",
         is_present: || CommandLine::new("cc --version").succeeds(),
-        remedy: Remedy::DebianPackages {
+        remedy: InstallHint::DebianPackages {
             install: "apt-get install --yes --no-install-recommends gcc libc6-dev",
         },
     },
@@ -47,7 +47,7 @@ const REQUIREMENTS: &[Requirement] = &[
         name: "PostgreSQL (initdb, pg_ctl)",
         needed_for: "tests of the PostgreSQL store, which start servers of their own",
         is_present: has_postgres,
-        remedy: Remedy::DebianPackages {
+        remedy: InstallHint::DebianPackages {
             install: "apt-get install --yes --no-install-recommends postgresql",
         },
     },
@@ -55,7 +55,7 @@ const REQUIREMENTS: &[Requirement] = &[
         name: "Redis (redis-server)",
         needed_for: "tests of the lease in Redis, which start servers of their own",
         is_present: || CommandLine::new("redis-server --version").succeeds(),
-        remedy: Remedy::DebianPackages {
+        remedy: InstallHint::DebianPackages {
             install: "apt-get install --yes --no-install-recommends redis-server",
         },
     },
@@ -63,13 +63,15 @@ const REQUIREMENTS: &[Requirement] = &[
         name: "PgBouncer (pgbouncer)",
         needed_for: "tests of the PostgreSQL store behind a pooler, which start poolers of their own",
         is_present: has_bouncer,
-        remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends pgbouncer" },
+        remedy: InstallHint::DebianPackages {
+            install: "apt-get install --yes --no-install-recommends pgbouncer",
+        },
     },
     Requirement {
         name: "curl",
         needed_for: "tests that run the calls of the documentation as they are written",
         is_present: || CommandLine::new("curl --version").succeeds(),
-        remedy: Remedy::DebianPackages {
+        remedy: InstallHint::DebianPackages {
             install: "apt-get install --yes --no-install-recommends curl ca-certificates",
         },
     },
@@ -77,19 +79,21 @@ const REQUIREMENTS: &[Requirement] = &[
         name: "jq",
         needed_for: "tests that run the commands of the documentation as they are written",
         is_present: || CommandLine::new("jq --version").succeeds(),
-        remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends jq" },
+        remedy: InstallHint::DebianPackages { install: "apt-get install --yes --no-install-recommends jq" },
     },
     Requirement {
         name: "OpenSSL (openssl)",
         needed_for: "tests that sign webhooks as the documentation does",
         is_present: || CommandLine::new("openssl version").succeeds(),
-        remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends openssl" },
+        remedy: InstallHint::DebianPackages {
+            install: "apt-get install --yes --no-install-recommends openssl",
+        },
     },
     Requirement {
         name: "Python (python3)",
         needed_for: "tests that send what Python's HTTP clients send, and the Python SDK",
         is_present: || CommandLine::new("python3 -m venv --help").succeeds(),
-        remedy: Remedy::DebianPackages {
+        remedy: InstallHint::DebianPackages {
             install: "apt-get install --yes --no-install-recommends python3 python3-venv",
         },
     },
@@ -97,7 +101,7 @@ const REQUIREMENTS: &[Requirement] = &[
         name: "Node.js (node, npm)",
         needed_for: "the TypeScript SDK, which needs Node.js 20, and the lint of the API description",
         is_present: || CommandLine::new("npm --version").succeeds(),
-        remedy: Remedy::DebianPackages {
+        remedy: InstallHint::DebianPackages {
             install: "apt-get install --yes --no-install-recommends nodejs npm",
         },
     },
@@ -108,7 +112,7 @@ const REQUIREMENTS: &[Requirement] = &[
             CommandLine::new("chromium --version").succeeds()
                 && CommandLine::new("chromedriver --version").succeeds()
         },
-        remedy: Remedy::DebianPackages {
+        remedy: InstallHint::DebianPackages {
             install: "apt-get install --yes --no-install-recommends chromium chromium-driver",
         },
     },
@@ -116,19 +120,21 @@ const REQUIREMENTS: &[Requirement] = &[
         name: "strace",
         needed_for: "tests of a disk that fails, in whose place it refuses",
         is_present: || CommandLine::new("strace -f -o /dev/null true").succeeds(),
-        remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends strace" },
+        remedy: InstallHint::DebianPackages {
+            install: "apt-get install --yes --no-install-recommends strace",
+        },
     },
     Requirement {
         name: "rustfmt",
         needed_for: "the formatting check",
         is_present: || CommandLine::new("cargo fmt --version").succeeds(),
-        remedy: Remedy::RustupComponent { add: "rustup component add rustfmt" },
+        remedy: InstallHint::RustupComponent { add: "rustup component add rustfmt" },
     },
     Requirement {
         name: "clippy",
         needed_for: "the lints",
         is_present: || CommandLine::new("cargo clippy --version").succeeds(),
-        remedy: Remedy::RustupComponent { add: "rustup component add clippy" },
+        remedy: InstallHint::RustupComponent { add: "rustup component add clippy" },
     },
 ];
 
@@ -156,7 +162,7 @@ pub(crate) fn meet() -> Result<()> {
 fn try_to_install(requirement: &Requirement, permissions: Permissions) -> Result<bool> {
     let Some(install) = requirement.remedy.command_to_run(permissions) else { return Ok(false) };
     println!("    {}: missing, installing it with `{install}`", requirement.name);
-    if matches!(requirement.remedy, Remedy::DebianPackages { .. }) {
+    if matches!(requirement.remedy, InstallHint::DebianPackages { .. }) {
         // The lists may be absent (a fresh image) or the network may be down while the package is
         // in the cache, so only the install itself decides.
         CommandLine::new("apt-get update").run()?;
@@ -186,14 +192,14 @@ fn may_install_packages() -> bool {
 impl Requirement {
     fn what_to_do(&self) -> String {
         let remedy = match self.remedy {
-            Remedy::DebianPackages { install } => format!("(as root, on Debian) {install}"),
-            Remedy::RustupComponent { add } => add.to_owned(),
+            InstallHint::DebianPackages { install } => format!("(as root, on Debian) {install}"),
+            InstallHint::RustupComponent { add } => add.to_owned(),
         };
         format!("  {} is missing (needed for {})\n    get it with: {remedy}", self.name, self.needed_for)
     }
 }
 
-impl Remedy {
+impl InstallHint {
     /// The command to run now, if this remedy may run without asking.
     fn command_to_run(self, permissions: Permissions) -> Option<&'static str> {
         match self {
@@ -217,8 +223,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_installed_only_where_that_is_allowed() {
-        let packages = Remedy::DebianPackages { install: "apt-get install gcc" };
-        let component = Remedy::RustupComponent { add: "rustup component add clippy" };
+        let packages = InstallHint::DebianPackages { install: "apt-get install gcc" };
+        let component = InstallHint::RustupComponent { add: "rustup component add clippy" };
         let nothing = Permissions { install_packages: false, add_components: false };
         let both = [packages, component].map(|remedy| remedy.command_to_run(nothing));
         assert_eq!(both, [None, None]);

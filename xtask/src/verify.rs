@@ -28,7 +28,7 @@ pub(crate) struct Options {
 /// should the tests come second after all, they wait for the others to compile, and nothing else is lost.
 const HEAD_START: Duration = Duration::from_secs(5);
 
-/// The checks, in the order of their needs. `Lane` says which of them run side by side.
+/// The checks, in the order of their needs. `StepGroup` says which of them run side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Step {
     Formatting,
@@ -40,9 +40,10 @@ enum Step {
     SdkTypescript,
     SdkPython,
     Storm,
+    Postgres,
 }
 
-/// What became of one chosen step.
+/// Result of one chosen step.
 enum Outcome {
     Passed(Duration),
     Failed(Duration, ExitStatus),
@@ -79,9 +80,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Steps that run one after the other, beside those of other lanes.
+/// Steps that run one after the other, beside other groups.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lane {
+enum StepGroup {
     /// First, with its output shown.
     Build,
     /// Beside the build: needs nothing built.
@@ -92,11 +93,12 @@ enum Lane {
     Documentation,
     /// Beside the tests: the SDKs, which use the server that was built and no cargo.
     Sdks,
-    /// Beside the tests. Nodes, clients and tests wait for servers, disks and deadlines more than they compute.
+    /// Beside the tests. Nodes, clients and tests wait for servers, disks and deadlines more than they compute. The other versions of PostgreSQL
+    /// come after the storm, when the documentation and the SDKs are done.
     Storm,
 }
 
-impl Lane {
+impl StepGroup {
     fn steps(self, chosen: &[Step]) -> Vec<Step> {
         chosen.iter().copied().filter(|step| step.lane() == self).collect()
     }
@@ -108,9 +110,13 @@ impl Lane {
 
 /// Runs the build and what needs nothing built, then the tests and what needs the build.
 fn run_steps(chosen: &[Step]) -> Result<Vec<Outcome>> {
-    let mut done = run_lanes(chosen, Lane::Build, &[Lane::BesideBuild])?;
+    let mut done = run_lanes(chosen, StepGroup::Build, &[StepGroup::BesideBuild])?;
     if done.iter().all(|(_, outcome)| outcome.is_passed()) {
-        done.extend(run_lanes(chosen, Lane::Tests, &[Lane::Documentation, Lane::Sdks, Lane::Storm])?);
+        done.extend(run_lanes(
+            chosen,
+            StepGroup::Tests,
+            &[StepGroup::Documentation, StepGroup::Sdks, StepGroup::Storm],
+        )?);
     }
     let mut outcome_of = |step| {
         let at = done.iter().position(|(of, _)| *of == step)?;
@@ -120,7 +126,7 @@ fn run_steps(chosen: &[Step]) -> Result<Vec<Outcome>> {
 }
 
 /// Runs `main` with its output shown, and the other lanes beside it with theirs captured.
-fn run_lanes(chosen: &[Step], main: Lane, beside: &[Lane]) -> Result<Vec<(Step, Outcome)>> {
+fn run_lanes(chosen: &[Step], main: StepGroup, beside: &[StepGroup]) -> Result<Vec<(Step, Outcome)>> {
     thread::scope(|scope| {
         let mut running = Vec::new();
         let mut waiting = Vec::new();
@@ -189,14 +195,14 @@ impl Step {
         Ok(outcome)
     }
 
-    fn lane(self) -> Lane {
+    fn lane(self) -> StepGroup {
         match self {
-            Self::Formatting | Self::Clippy => Lane::Build,
-            Self::ApiLint => Lane::BesideBuild,
-            Self::Tests => Lane::Tests,
-            Self::Docs | Self::Examples => Lane::Documentation,
-            Self::SdkTypescript | Self::SdkPython => Lane::Sdks,
-            Self::Storm => Lane::Storm,
+            Self::Formatting | Self::Clippy => StepGroup::Build,
+            Self::ApiLint => StepGroup::BesideBuild,
+            Self::Tests => StepGroup::Tests,
+            Self::Docs | Self::Examples => StepGroup::Documentation,
+            Self::SdkTypescript | Self::SdkPython => StepGroup::Sdks,
+            Self::Storm | Self::Postgres => StepGroup::Storm,
         }
     }
 
@@ -239,6 +245,11 @@ impl Step {
             Self::Storm => {
                 CommandLine::of(PROGRAM.to_string_lossy(), "storm --as-built --minutes 2 --seed 71")
             }
+            // The oldest supported version and the newest; the tests have run on the one that is installed.
+            Self::Postgres => linted(CommandLine::of(
+                PROGRAM.to_string_lossy(),
+                "postgres-matrix --only 14,18 --suite verify --if-possible",
+            )),
         }
     }
 
@@ -248,6 +259,9 @@ impl Step {
             Self::Formatting => "  mend it with: cargo fmt --all\n",
             Self::Storm => {
                 "  read the stories in target/storm/seed-71, and repeat it with: cargo xtask storm --minutes 2 --seed 71\n"
+            }
+            Self::Postgres => {
+                "  read the logs in target/postgres, and repeat it with: cargo xtask postgres-matrix --only 14,18\n"
             }
             Self::ApiLint | Self::Clippy | Self::Tests | Self::Docs | Self::Examples => "",
             Self::SdkTypescript => {
@@ -316,7 +330,15 @@ mod tests {
         let steps = choose_steps(&Options { from: Some(Step::Docs), only: None });
         assert_eq!(
             steps,
-            [Step::Clippy, Step::Docs, Step::Examples, Step::SdkTypescript, Step::SdkPython, Step::Storm]
+            [
+                Step::Clippy,
+                Step::Docs,
+                Step::Examples,
+                Step::SdkTypescript,
+                Step::SdkPython,
+                Step::Storm,
+                Step::Postgres
+            ]
         );
     }
 

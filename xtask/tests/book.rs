@@ -9,7 +9,8 @@ const MAX_LINE_CHARS: usize = 120;
 /// Pages that tests of other crates generate.
 const GENERATED: &[&str] = &["cli.md", "configuration.md", "errors.md"];
 /// Pages at the root.
-const AT_THE_ROOT: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"];
+const AT_THE_ROOT: &[&str] =
+    &["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
@@ -93,6 +94,85 @@ fn lines_are_short() {
         }
     }
     assert!(long.is_empty(), "{long:#?}");
+}
+
+#[test]
+fn headings_of_the_changelog_stand_between_empty_lines() {
+    let text = read(&root().join("CHANGELOG.md"));
+    let lines: Vec<&str> = text.lines().collect();
+    let is_close = |at: usize| lines.get(at).is_some_and(|line| !line.is_empty());
+    let crowded: Vec<usize> = (1..lines.len())
+        .filter(|&at| lines[at].starts_with('#') && (is_close(at - 1) || is_close(at + 1)))
+        .map(|at| at + 1)
+        .collect();
+    assert!(crowded.is_empty(), "lines {crowded:?}");
+}
+
+/// Rust on the pages is not compiled, so names in it could go stale.
+#[test]
+fn calls_on_the_pages_are_methods_that_exist() {
+    let methods = |folder: &str| {
+        let mut found = BTreeSet::new();
+        let mut folders = vec![root().join(folder)];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("sources can be read").map(Result::unwrap) {
+                let path = entry.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    let source = read(&path);
+                    let names = source.lines().filter_map(|line| line.trim_start().strip_prefix("pub "));
+                    let names =
+                        names.filter_map(|line| line.trim_start_matches("async ").strip_prefix("fn "));
+                    found.extend(
+                        names.map(|name| name.split(['(', '<']).next().unwrap_or_default().to_owned()),
+                    );
+                }
+            }
+        }
+        found
+    };
+    let receivers =
+        [("hapax", methods("crates/hapax/src")), ("engine", methods("crates/engine/src/runtime"))];
+    let mut pages: Vec<PathBuf> = list_pages().iter().map(|page| root().join("docs").join(page)).collect();
+    pages.push(root().join("README.md"));
+    let (mut seen, mut unknown) = (0, Vec::new());
+    for page in pages {
+        for (number, line) in read(&page).lines().enumerate() {
+            for (receiver, methods) in &receivers {
+                for call in list_calls(line, receiver) {
+                    seen += 1;
+                    if !methods.contains(call) {
+                        unknown.push(format!("{}:{}: {receiver}.{call}", page.display(), number + 1));
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen > 30, "only {seen} calls were found");
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn calls_are_found_by_their_receiver() {
+    let line = "let x = hapax.start(`a`); my_hapax.end(), hapax.field, hapax.signal::<T>(1)";
+    assert_eq!(list_calls(line, "hapax"), ["start", "signal"]);
+}
+
+/// Names of methods that a line calls on a variable.
+fn list_calls<'l>(line: &'l str, receiver: &str) -> Vec<&'l str> {
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let mut found = Vec::new();
+    for (at, _) in line.match_indices(receiver) {
+        let Some(rest) = line[at + receiver.len()..].strip_prefix('.') else { continue };
+        let name = rest.split(|letter| !is_word(letter)).next().unwrap_or_default();
+        let after = &rest[name.len()..];
+        let is_call = after.starts_with('(') || after.starts_with("::<");
+        if is_call && !name.is_empty() && !line[..at].ends_with(is_word) {
+            found.push(name);
+        }
+    }
+    found
 }
 
 #[test]

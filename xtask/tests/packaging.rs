@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_saphyr::from_multiple;
 use toml::Table;
 
+#[path = "../src/chart.rs"]
+mod chart;
+
 type Document = serde_json::Value;
 
 fn root() -> &'static Path {
@@ -68,6 +71,8 @@ fn the_unit_is_confined() {
     }
     // Longer than the server's graceful shutdown.
     assert!(unit.lines().any(|it| it == "TimeoutStopSec=35"));
+    // It would hide the boot id, and a server with an identity file would not start.
+    assert!(!unit.lines().any(|it| it == "ProcSubset=pid"));
 }
 
 /// systemd itself reads the unit, if it is installed.
@@ -87,17 +92,52 @@ fn systemd_understands_the_unit() {
     assert!(judged.status.success() && !said.contains("hapax.service"), "{said}");
 }
 
-/// The settings in the package are known to the server, and match the unit.
+/// The settings in the package are known to the server, those in comments too, and match the unit.
 #[test]
 fn the_settings_of_the_package_are_known() {
-    let settings: Table = read("packaging/debian/hapax.toml").parse().unwrap();
+    let text = read("packaging/debian/hapax.toml");
+    let given: Table = text.parse().unwrap();
+    assert_eq!(given.keys().collect::<Vec<_>>(), ["key-file", "listen", "store"]);
+    let offered = text.lines().map(|line| match line.strip_prefix("# ") {
+        // Prose has no ` = `.
+        Some(rest) if rest.split_once(" = ").is_some_and(|(name, _)| !name.contains(' ')) => rest,
+        _ => line,
+    });
+    let offered: Table = offered.collect::<Vec<_>>().join("\n").parse().unwrap();
+    assert!(offered.len() > given.len(), "what is offered in comments is TOML too");
     let known = read("docs/configuration.md");
-    for name in settings.keys() {
+    for name in offered.keys() {
         assert!(known.contains(&format!("| `{name}` |")), "{name}");
     }
     let unit = read("packaging/debian/hapax.service");
     assert!(unit.contains("--config /etc/hapax/hapax.toml"));
     assert_eq!(read("packaging/debian/conffiles").trim(), "/etc/hapax/hapax.toml");
+}
+
+/// What each way to deploy has to say of the settings that a production node needs.
+#[test]
+fn every_way_to_deploy_knows_the_settings_of_a_production_node() {
+    let page = read("docs/deployment.md");
+    let (_, section) = page.split_once("## Settings to think about").expect("the section");
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let names: Vec<&str> = rows
+        .flat_map(|row| row.split(" | ").next().unwrap().split(','))
+        .map(|name| name.trim_matches([' ', '`']))
+        .collect();
+    assert!(names.len() > 12, "{names:?}");
+    let (known, unit) = (read("docs/configuration.md"), read("packaging/debian/hapax.toml"));
+    let chart = read("packaging/kubernetes/helm/hapax/templates/deployment.yaml");
+    for name in &names {
+        assert!(known.contains(&format!("| `{name}` |")), "{name} is not a setting");
+    }
+    // Those with files, addresses and volumes, which an administrator cannot just add to a list.
+    for name in ["identity-file", "advertise-url", "sealing-key-file", "secrets-dir", "identity-providers"] {
+        assert!(names.contains(&name), "docs/deployment.md: {name}");
+        assert!(unit.contains(&format!("# {name} = ")), "hapax.toml: {name}");
+        let variable = format!("HAPAX_{}", name.to_uppercase().replace('-', "_"));
+        assert!(chart.contains(&format!("name: {variable}\n")), "the chart: {variable}");
+    }
 }
 
 /// The relevant rules of hadolint, and the properties of the container.
@@ -125,6 +165,12 @@ fn the_container_is_small_and_has_no_rights() {
     let health = of("HEALTHCHECK")[0];
     assert!(health.contains(r#"CMD ["/usr/bin/hapax", "health"]"#), "{health}");
     assert!(of("ADD").is_empty(), "COPY does what ADD would, and no more");
+    // `dist` calls the archive `hapax-VERSION-linux-CPU.tar.gz`, and the packages are the context.
+    assert_eq!(of("COPY")[0], "hapax-*-linux-*.tar.gz /archive/");
+    let command = "podman build -f packaging/container/Containerfile -t hapax target/packages";
+    for file in ["packaging/container/Containerfile", "docs/deployment.md"] {
+        assert!(read(file).contains(command), "{file}");
+    }
     let known = read("docs/configuration.md") + &read("crates/cli/src/arguments.rs");
     for variable in of("ENV").iter().flat_map(|it| it.split_whitespace()) {
         let name = variable.split_once('=').unwrap().0;
@@ -135,74 +181,10 @@ fn the_container_is_small_and_has_no_rights() {
 /// The plain manifests, and the chart with its values filled in.
 fn manifests() -> Vec<(String, Vec<Document>)> {
     let plain = ("hapax.yaml".to_owned(), documents("packaging/kubernetes/hapax.yaml"));
-    let chart = root().join("packaging/kubernetes/helm/hapax");
-    let mut templates: Vec<PathBuf> =
-        fs::read_dir(chart.join("templates")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    templates.sort();
     let values = &documents("packaging/kubernetes/helm/hapax/values.yaml")[0];
-    let render = |template: &PathBuf| {
-        let text = render(&fs::read_to_string(template).unwrap(), values);
-        from_multiple::<Document>(&text)
-            .unwrap_or_else(|error| panic!("{}: {error}\n{text}", template.display()))
-    };
-    let rendered = ("the chart".to_owned(), templates.iter().flat_map(render).collect());
-    vec![plain, rendered]
-}
-
-/// Renders the subset of templates used here: values, `if`, and a few functions. All conditions
-/// hold, so every branch is checked.
-fn render(template: &str, values: &Document) -> String {
-    let mut lines = Vec::new();
-    for line in template.lines() {
-        let bare = line.trim();
-        if bare.starts_with("{{-") && (bare.contains(" if ") || bare.contains(" end ")) {
-            continue;
-        }
-        if bare.contains(" range ") {
-            continue;
-        }
-        let mut text = line.to_owned();
-        while let Some(begin) = text.find("{{") {
-            let end = begin + text[begin..].find("}}").expect("it is closed") + 2;
-            let value = evaluate(text[begin + 2..end - 2].trim_matches(['-', ' ']), values);
-            text.replace_range(begin..end, &value);
-        }
-        lines.push(text);
-    }
-    lines.join("\n") + "\n"
-}
-
-fn evaluate(expression: &str, values: &Document) -> String {
-    let look_up = |path: &str| {
-        let path = path.trim().trim_start_matches(".Values.");
-        let found = path.split('.').fold(values, |value, name| &value[name]);
-        assert!(!found.is_null(), "values.yaml has no {path}");
-        found.clone()
-    };
-    let plain = |value: &Document| match value {
-        Document::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    match expression {
-        ".Release.Name" => "hapax".to_owned(),
-        "$name" => "HAPAX_LOG".to_owned(),
-        it if it.starts_with("$value") => "\"info\"".to_owned(),
-        it if it.starts_with(".Chart.AppVersion") => "\"1\"".to_owned(),
-        it if it.contains("| default") => "1".to_owned(),
-        it if it.starts_with("toYaml ") => {
-            // JSON is YAML, and needs no indentation.
-            look_up(it.trim_start_matches("toYaml ").split('|').next().unwrap()).to_string()
-        }
-        it if it.starts_with("add ") => {
-            let mut words = it.split_whitespace().skip(1);
-            let number = look_up(words.next().unwrap()).as_i64().unwrap();
-            (number + words.next().unwrap().parse::<i64>().unwrap()).to_string()
-        }
-        it => match it.split_once('|') {
-            Some((path, _)) => format!("{:?}", plain(&look_up(path))),
-            None => plain(&look_up(it)),
-        },
-    }
+    let text = chart::render(&root().join("packaging/kubernetes/helm/hapax"), values).unwrap();
+    let rendered = from_multiple(&text).unwrap_or_else(|error| panic!("the chart: {error}\n{text}"));
+    vec![plain, ("the chart".to_owned(), rendered)]
 }
 
 fn find_kind<'a>(documents: &'a [Document], kind: &str) -> &'a Document {
@@ -263,6 +245,16 @@ fn the_manifests_hold_together() {
                 .iter()
                 .any(|it| it["value"].as_str().is_some_and(|value| value.contains(&reference)));
             assert!(known.contains(variable) || is_used_later, "{name}: {variable}");
+        }
+        for variable in variables {
+            let files = variable["value"].as_str().unwrap_or_default().split(',');
+            for file in files.filter(|it| it.starts_with('/')) {
+                let is_here = |mount: &Document| {
+                    let place = Path::new(mount["mountPath"].as_str().unwrap());
+                    Path::new(file).starts_with(place) || place.starts_with(file)
+                };
+                assert!(mounts.iter().any(is_here), "{name}: {} is in no volume: {file}", variable["name"]);
+            }
         }
         let secret = &find_kind(&all, "Secret");
         let store =

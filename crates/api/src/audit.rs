@@ -32,7 +32,7 @@ pub enum JournalKind {
     RulingProposed,
     /// A person looked at payloads that are hidden from others.
     PayloadsRevealed,
-    /// Somebody could not sign in; `command` says how often, and `reason` who, from where and why.
+    /// A sign-in was refused; `command` counts them, and `reason` names the caller, the address and the cause.
     SignInsRefused,
     /// A person answered an approval; `command` is the decision.
     ApprovalAnswered,
@@ -146,7 +146,7 @@ pub struct JournalEntry {
     /// Which attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// What the entry proves about the attempt, if anything.
+    /// Proof about the attempt, if the entry gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occurrence: Option<Occurrence>,
     /// Why an attempt failed or is in doubt.
@@ -164,7 +164,7 @@ pub struct JournalEntry {
     /// Why, or the text of a note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Names a proposed ruling, for whoever confirms it.
+    /// Id of a proposed ruling, to confirm it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal_id: Option<String>,
     /// Version of the doubt that the proposal is about.

@@ -105,14 +105,14 @@ pub struct ConfirmRuling {
     /// The proposal, as `proposalId` of the journal names it.
     #[schema(min_length = 1, max_length = 255)]
     pub proposal_id: String,
-    /// What you checked yourself.
+    /// Your own checks, for the audit log.
     #[schema(min_length = 1, max_length = 4096)]
     pub reason: String,
     /// Version of the run that you saw.
     pub version: u64,
 }
 
-/// A proposed decision, which counts once somebody else confirms it.
+/// A proposed decision, which counts once another person confirms it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProposedRuling {
@@ -124,7 +124,7 @@ pub struct ProposedRuling {
     pub proposal_id: String,
     /// The decision.
     pub resolution: Resolution,
-    /// Who proposed it.
+    /// Person who proposed it.
     pub actor: Actor,
     /// When.
     #[schema(format = DateTime)]

@@ -72,9 +72,9 @@ errors! {
     NeedsManager = "needs_manager", 403, false, "This decision is irreversible and needs a manager",
         "A decision that makes an effect run, or gives one up for good, needs a credential with the role manager; names in the request do not replace it. Ask a manager to decide.";
     NeedsSecondPerson = "needs_second_person", 403, false, "This decision takes two people",
-        "Two different people stand behind this decision, and one of them is a manager. Propose it with `POST /api/v1/doubts/{run}/{step}/propose`; somebody else confirms it with `POST /api/v1/doubts/{run}/{step}/confirm`. Two names under one credential are one person.";
-    OwnApproval = "own_approval", 403, false, "Whoever had the run started does not approve it",
-        "You had this run started, so somebody else answers. A document allows it with `selfApproval: true` on the step.";
+        "Two different people stand behind this decision, and one of them is a manager. Propose it with `POST /api/v1/doubts/{run}/{step}/propose`; another person confirms it with `POST /api/v1/doubts/{run}/{step}/confirm`. Two names under one credential are one person.";
+    OwnApproval = "own_approval", 403, false, "The person who had the run started cannot approve it",
+        "You had this run started, so another person must answer. To allow your own answer, set `selfApproval: true` on the step.";
     PayloadsHidden = "payloads_hidden", 403, false, "The credential sees no payloads",
         "Inputs, outputs and other payloads are hidden from the credential, whatever its role. Ask an admin for a credential, or for a rule of the identity provider, that shows them.";
     ApprovalForOthers = "approval_for_others", 403, false, "The approval is for others to decide",
@@ -380,7 +380,7 @@ mod tests {
              <!-- made from the table of errors: HAPAX_UPDATE=1 cargo test -p hapax-api docs -->\n\n\
              Every error response is `application/problem+json` with `type`, `title`, `status`, `detail`, `code`, `retryable` and\n\
              `traceId`. Some codes add members of their own. Programs branch on `code`. A server explains each code at\n\
-             `/errors/<code>`. Over gRPC, `code` is metadata, and the status beside the HTTP status is the one of the call.\n",
+             `/errors/<code>`. Over gRPC, `code` is metadata, and the status beside the HTTP status is the gRPC status.\n",
         );
         for (code, kind) in Code::ALL.iter().zip(ERRORS) {
             let again = if kind.retryable { "yes" } else { "no" };

@@ -13,7 +13,7 @@ pub struct NodeLoop {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub last_run_at: Option<String>,
-    /// Has it panicked, and is to be restarted in a moment?
+    /// Has it panicked, and will it restart in a moment?
     pub is_down: bool,
     /// Panics since the node was started. Each was followed by a restart.
     pub panics: u64,

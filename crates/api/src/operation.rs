@@ -156,7 +156,7 @@ pub struct Operation {
     /// Status that the claim returns to on failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revert_to: Option<String>,
-    /// What happens if its holder vanishes: `revert` or `hold`.
+    /// Recovery if its holder vanishes: `revert` or `hold`.
     pub recovery: String,
     /// Is the effect irreversible?
     pub irreversible: bool,

@@ -101,7 +101,7 @@ pub struct OpenedWorkerSession {
     pub lease_for: DurationText,
     /// Longest time that a poll waits for a message.
     pub poll_for: DurationText,
-    /// What one request may hold.
+    /// Limits of one request.
     pub limits: WorkerLimits,
 }
 
@@ -119,7 +119,7 @@ pub struct AnnounceWorkerSession {
     pub opened_at: String,
 }
 
-/// What a node knows of an announced session.
+/// Answer of a node about an announced session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnouncedWorkerSession {
@@ -139,7 +139,7 @@ pub struct PollWorkerSession {
     pub free: u32,
 }
 
-/// What the code of one run did.
+/// Items of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkerRunItems {
@@ -147,7 +147,7 @@ pub struct WorkerRunItems {
     pub run: String,
     /// The activation that the items belong to.
     pub activation: String,
-    /// What the code did, in its order.
+    /// Items, in the order of the code.
     pub items: Vec<RawJson>,
 }
 
@@ -201,11 +201,11 @@ pub struct WorkerWorkflowVersion {
     pub open_runs: usize,
     /// Sessions that offer this version now, the oldest first; at most 100.
     pub sessions: Vec<String>,
-    /// What this means for whoever removes old code.
+    /// Whether old code can be removed.
     pub status: WorkerVersionStatus,
 }
 
-/// Whether a version can be removed from workers.
+/// Removal state of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerVersionStatus {

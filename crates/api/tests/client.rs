@@ -1,4 +1,4 @@
-//! The client against a scripted server: which requests it retries, and under which key.
+//! The client against a scripted server: requests that it retries, and their keys.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use secrecy::SecretString;
 
 use crate::bounded_file;
-use crate::exit_codes::NoKey;
+use crate::exit_codes::MissingApiKey;
 use crate::limits::MAX_KEY_FILE_BYTES;
 use crate::output::say;
 
@@ -16,7 +16,9 @@ pub(crate) const VARIABLE: &str = "HAPAX_API_KEY";
 pub(crate) fn check(text: &str) -> Result<SecretString> {
     let key = text.trim();
     if key.is_empty() || key.chars().any(char::is_whitespace) {
-        return Err(NoKey("an API key is one word that begins with hpx_; this is not one".into()).into());
+        return Err(
+            MissingApiKey("an API key is one word that begins with hpx_; this is not one".into()).into()
+        );
     }
     Ok(SecretString::from(key))
 }
@@ -26,14 +28,17 @@ pub(crate) fn from_environment() -> Result<Option<SecretString>> {
     match std::env::var(VARIABLE) {
         Ok(key) if !key.trim().is_empty() => check(&key).map(Some),
         Ok(_) | Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => Err(NoKey(format!("{VARIABLE} is not text")).into()),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(MissingApiKey(format!("{VARIABLE} is not text")).into())
+        }
     }
 }
 
 /// The key in a file; - is standard input.
 pub(crate) fn from_file(path: &Path) -> Result<SecretString> {
     let text = bounded_file::read_text(path, MAX_KEY_FILE_BYTES);
-    let text = text.context("the API key cannot be read").map_err(|error| NoKey(format!("{error:#}")))?;
+    let text =
+        text.context("the API key cannot be read").map_err(|error| MissingApiKey(format!("{error:#}")))?;
     if path.as_os_str() != "-" && is_open_to_others(path) {
         say(&format!(
             "hapax: warning: others on this machine can read {0}; close it with: chmod 600 {0}",
@@ -71,7 +76,7 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         for bad in ["", " \n", "hpx_a hpx_b"] {
             std::fs::write(&path, bad).unwrap();
-            assert!(from_file(&path).unwrap_err().is::<NoKey>(), "{bad:?}");
+            assert!(from_file(&path).unwrap_err().is::<MissingApiKey>(), "{bad:?}");
         }
     }
 }

@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use crate::bounded_file;
 use crate::document_kind::DocumentKind;
-use crate::exit_codes::Misused;
+use crate::exit_codes::UsageError;
 use crate::limits::MAX_DOCUMENT_BYTES;
-use crate::output::for_people::plain;
 use crate::output::say;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::plain;
 use crate::server_options::ServerOptions;
 
 const EXAMPLES: &str = "\
@@ -76,7 +76,7 @@ struct Applied {
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     let Options { files, if_version, shape } = options;
     if if_version.is_some() && files.len() > 1 {
-        return Err(Misused("--if-version is for one document; give one FILE".into()).into());
+        return Err(UsageError("--if-version is for one document; give one FILE".into()).into());
     }
     // All files are read before the first is sent, so that a misspelled name changes nothing.
     let mut documents = Vec::with_capacity(files.len());
@@ -103,7 +103,7 @@ async fn apply(client: &Client, file: &str, text: &str, if_version: Option<u64>)
         DocumentKind::Workflow => {
             if if_version.is_some() {
                 let refused = "a version of a workflow never changes, so --if-version does not apply; raise its version instead";
-                return Err(Misused(refused.into()).into());
+                return Err(UsageError(refused.into()).into());
             }
             let made = client.upload_definition(document, RequestOptions::default()).await?;
             let (change, found) = (Change::created_if(made.is_new), made.value);
@@ -164,7 +164,7 @@ async fn apply_source(
             Err(error) => return Err(error.into()),
         }
     }
-    let known = hapax_documents::Known::default();
+    let known = hapax_documents::DeclaredNames::default();
     let Ok(checked) = hapax_documents::check_source(text, hapax_documents::Format::Any, &known) else {
         bail!("the document has errors; `hapax validate FILE` lists them");
     };
@@ -190,9 +190,9 @@ async fn apply_entity_workflow(
             Err(error) => return Err(error.into()),
         }
     }
-    let known = hapax_documents::Known::default();
+    let known = hapax_documents::DeclaredNames::default();
     let Ok(checked) = hapax_documents::check_entity(text, hapax_documents::Format::Any, &known) else {
-        return Err(Misused("the document has errors; `hapax validate FILE` lists them".into()).into());
+        return Err(UsageError("the document has errors; `hapax validate FILE` lists them".into()).into());
     };
     let name = checked.document().workflow().name.to_string();
     let put = client.put_entity_workflow(&name, document, if_version.or(seen)).await?;

@@ -10,8 +10,8 @@ use hapax_api::{JournalEntry, JournalKind};
 
 use crate::effect_store::{self, StoreOptions, StoreOrServer};
 use crate::listing::each_page;
-use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables;
 use crate::parsers::word;
 use crate::server_options::ServerOptions;
 use crate::wire_text::{or_dash, spelled};
@@ -170,7 +170,7 @@ fn table_of_server(entries: &[JournalEntry]) -> String {
     if entries.is_empty() {
         return NOBODY.into();
     }
-    let mut table = for_people::table(COLUMNS);
+    let mut table = tables::table(COLUMNS);
     for entry in entries {
         let what = entry.resolution.as_ref().map(spelled).or_else(|| entry.command.clone());
         let entity = entry.entity.as_ref().map(|entity| format!("{} {}", entity.kind, entity.id));
@@ -179,7 +179,7 @@ fn table_of_server(entries: &[JournalEntry]) -> String {
             entry.at.clone(),
             or_dash(entry.actor.as_ref().map(|by| by.name.as_str())),
             entry.actor.as_ref().map_or("-", |by| by.role.as_str()).into(),
-            for_people::plain(&match what {
+            tables::plain(&match what {
                 Some(what) => format!("{} ({what})", spelled(&entry.what)),
                 None => spelled(&entry.what),
             }),
@@ -211,19 +211,19 @@ fn table(entries: &[AuditEntry]) -> String {
     if entries.is_empty() {
         return NOBODY.into();
     }
-    let mut table = for_people::table(COLUMNS);
+    let mut table = tables::table(COLUMNS);
     for entry in entries {
         let (what, second, reason) = describe(&entry.what);
         let about = entry.run.clone().or_else(|| entity(&entry.what)).unwrap_or_default();
         table.add_row([
             entry.at.clone(),
-            for_people::plain(&entry.by.name),
+            tables::plain(&entry.by.name),
             entry.by.origin.as_ref().map_or(entry.by.role.as_str(), |origin| origin.role.as_str()).into(),
-            for_people::plain(&what),
-            for_people::plain(&about),
+            tables::plain(&what),
+            tables::plain(&about),
             entry.step.clone().unwrap_or_else(|| "-".into()),
-            for_people::plain(second.unwrap_or("-")),
-            for_people::plain(reason),
+            tables::plain(second.unwrap_or("-")),
+            tables::plain(reason),
             or_dash(entry.by.credential()),
             or_dash(entry.by.origin.as_ref().and_then(|origin| origin.address.as_deref())),
         ]);

@@ -157,7 +157,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         }
         reports.push(report);
     }
-    options.shape.show(&report::All::new(&place, reports), String::new)
+    options.shape.show(&report::AllReports::new(&place, reports), String::new)
 }
 
 async fn measure(workload: Workload, options: &Options, place: &BenchStore) -> Result<Report> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::output::for_people::plain;
+use crate::output::tables::plain;
 
 /// The bytes of the file at `path`, or of standard input for `-`.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>> {

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 
 use anyhow::{Context, Result, bail};
 
-use crate::exit_codes::Misused;
+use crate::exit_codes::UsageError;
 use crate::output::{is_watched, say};
 use crate::server_options::ServerOptions;
 
@@ -19,7 +19,7 @@ pub(crate) async fn confirm_at(place: &str, what: &str, server: &ServerOptions) 
         return Ok(());
     }
     if !io::stdin().is_terminal() || !is_watched() || server.key_is_on_stdin() {
-        return Err(Misused(format!("this would {what}; give --yes to confirm. Nothing was done")).into());
+        return Err(UsageError(format!("this would {what}; give --yes to confirm. Nothing was done")).into());
     }
     say(&format!("This will {what}, on {place}. Continue? [y/N]"));
     // In a thread of its own, so that a signal can interrupt it.

@@ -7,8 +7,8 @@ use hapax_http_conformance::{Config, Outcome, Report, Suite, Verdict};
 
 use crate::bounded_file;
 use crate::limits::MAX_DOCUMENT_BYTES;
-use crate::output::for_people::{self, plain};
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::{self, plain};
 use crate::output::{is_watched, say};
 use crate::parsers::word;
 
@@ -93,7 +93,7 @@ fn word_for(outcome: &Outcome) -> &'static str {
 }
 
 fn table(report: &Report) -> String {
-    let mut table = for_people::table(["clause", "", "what is looked at"]);
+    let mut table = tables::table(["clause", "", "what is looked at"]);
     for verdict in &report.clauses {
         table.add_row([verdict.id, word_for(&verdict.outcome).trim(), verdict.title]);
     }

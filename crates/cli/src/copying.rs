@@ -19,7 +19,7 @@ pub(crate) async fn copy<T: Send + 'static>(
 ) -> Result<T> {
     let is_over = Arc::new(AtomicBool::new(false));
     let (ended, told) = channel::<()>();
-    let _break_off = BreakOff { is_over: is_over.clone(), ended: told };
+    let _break_off = StopOnDrop { is_over: is_over.clone(), ended: told };
     let worked = tokio::task::spawn_blocking(move || {
         // Dropping the sender signals the end.
         let _ended = ended;
@@ -39,12 +39,12 @@ pub(crate) async fn copy<T: Send + 'static>(
 }
 
 /// Stops the thread on drop, and waits for it.
-struct BreakOff {
+struct StopOnDrop {
     is_over: Arc<AtomicBool>,
     ended: Receiver<()>,
 }
 
-impl Drop for BreakOff {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         let _ = self.ended.recv_timeout(BREAK_OFF_WITHIN);

@@ -1,11 +1,11 @@
 //! `hapax demo`: a shop whose worker is killed again and again, and still charges every card exactly once.
 
-mod board;
+mod effect_counts;
+mod live_table;
 mod messages;
 mod order;
 mod providers;
 mod shop;
-mod tally;
 mod worker;
 mod worker_process;
 mod world;
@@ -54,7 +54,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     tally.database = folder.named().map(|path| path.join(worker::DATABASE).display().to_string());
     match options.json {
         true => output::print_json(&tally)?,
-        false => output::print(&board::closing(&tally))?,
+        false => output::print(&live_table::closing(&tally))?,
     }
     match tally.faults() {
         faults if faults.is_empty() => Ok(()),

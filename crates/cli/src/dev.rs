@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::output;
 use crate::serve::assemble::assemble;
-use crate::serve::bound::BoundListeners;
+use crate::serve::listeners::BoundListeners;
 use crate::serve::serve;
 use crate::serve::settings::{DEFAULT_LISTEN, ServeOptions, Settings};
 use crate::serve::stopping::Stopping;

@@ -38,7 +38,7 @@ enum Command {
     List(list::ListOptions),
     /// Record the outcome of one, or propose it with --propose.
     Resolve(Box<resolve::Options>),
-    /// Confirm, as a second person, what somebody else proposed.
+    /// Confirm another person's proposal.
     Confirm(confirm::Options),
 }
 

@@ -55,7 +55,7 @@ enum Command {
 
 /// An entity by its name.
 #[derive(Debug, clap::Args)]
-struct Named {
+struct EntityArgument {
     /// The type of the entity.
     #[arg(value_name = "TYPE", value_parser = word)]
     kind: String,
@@ -64,7 +64,7 @@ struct Named {
     id: String,
 }
 
-impl Named {
+impl EntityArgument {
     fn pair(&self) -> (&str, &str) {
         (&self.kind, &self.id)
     }

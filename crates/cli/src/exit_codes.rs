@@ -41,19 +41,19 @@ pub(crate) fn table() -> String {
 
 /// The command line asks for what cannot be done as it is asked for.
 #[derive(Debug)]
-pub(crate) struct Misused(pub(crate) String);
+pub(crate) struct UsageError(pub(crate) String);
 
 /// No API key was given, or it cannot be read.
 #[derive(Debug)]
-pub(crate) struct NoKey(pub(crate) String);
+pub(crate) struct MissingApiKey(pub(crate) String);
 
 /// There is no such thing on the server.
 #[derive(Debug)]
-pub(crate) struct Absent(pub(crate) String);
+pub(crate) struct NotFound(pub(crate) String);
 
 /// The run, promise or operation has not ended.
 #[derive(Debug)]
-pub(crate) struct NotYet(pub(crate) String);
+pub(crate) struct NotFinished(pub(crate) String);
 
 macro_rules! said {
     ($($kind:ident),*) => {
@@ -69,7 +69,7 @@ macro_rules! said {
     };
 }
 
-said!(Misused, NoKey, NotYet, Absent);
+said!(UsageError, MissingApiKey, NotFinished, NotFound);
 
 /// Exit code for `error`.
 pub(crate) fn exit_code(error: &Error) -> u8 {
@@ -79,13 +79,13 @@ pub(crate) fn exit_code(error: &Error) -> u8 {
     if let Some(error) = error.downcast_ref::<ClientError>() {
         return code_of_client_error(error);
     }
-    if error.is::<Misused>() {
+    if error.is::<UsageError>() {
         USAGE
-    } else if error.is::<NoKey>() {
+    } else if error.is::<MissingApiKey>() {
         NOT_AUTHORISED
-    } else if error.is::<Absent>() {
+    } else if error.is::<NotFound>() {
         NOT_FOUND
-    } else if error.is::<NotYet>() {
+    } else if error.is::<NotFinished>() {
         LATER
     } else {
         FAILED
@@ -143,9 +143,9 @@ mod tests {
             let detail = String::new();
             assert_eq!(of(ClientError::Protocol { status: Some(status), detail }), code, "{status}");
         }
-        assert_eq!(exit_code(&Misused("--yes is missing".into()).into()), 2);
-        assert_eq!(exit_code(&NoKey("no key".into()).into()), 4);
-        assert_eq!(exit_code(&NotYet("it runs".into()).into()), 7);
+        assert_eq!(exit_code(&UsageError("--yes is missing".into()).into()), 2);
+        assert_eq!(exit_code(&MissingApiKey("no key".into()).into()), 4);
+        assert_eq!(exit_code(&NotFinished("it runs".into()).into()), 7);
         assert_eq!(exit_code(&anyhow::anyhow!("anything")), 1);
     }
 

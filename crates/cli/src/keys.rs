@@ -5,8 +5,8 @@ use clap::ValueEnum;
 use hapax_api::{KeyRecord, KeyScope, ReleaseKey};
 
 use crate::confirmation::confirm;
-use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::plain;
 use crate::parsers::word;
 use crate::person::not_blank;
 use crate::request_options::KeyOptions;
@@ -58,7 +58,7 @@ enum Scope {
 }
 
 #[derive(Debug, clap::Args)]
-struct Named {
+struct KeyArgument {
     /// Kind of the key.
     #[arg(value_enum)]
     scope: Scope,
@@ -70,7 +70,7 @@ struct Named {
     credential: Option<String>,
 }
 
-impl Named {
+impl KeyArgument {
     fn scope(&self) -> KeyScope {
         match self.scope {
             Scope::Run => KeyScope::Run,
@@ -84,7 +84,7 @@ impl Named {
 #[derive(Debug, clap::Args)]
 struct ShowOptions {
     #[command(flatten)]
-    named: Named,
+    named: KeyArgument,
     #[command(flatten)]
     shape: ShapeOptions,
 }
@@ -92,7 +92,7 @@ struct ShowOptions {
 #[derive(Debug, clap::Args)]
 struct ReleaseOptions {
     #[command(flatten)]
-    named: Named,
+    named: KeyArgument,
     /// Reason, for the audit log.
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]
     reason: String,

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::effect_store::{self, StoreOptions, StoreOrServer};
 use crate::output::shape::{Shape, ShapeOptions};
-use crate::output::{for_people, grouped};
+use crate::output::{grouped, tables};
 use crate::server_options::ServerOptions;
 
 const EXAMPLES: &str = "\
@@ -108,7 +108,7 @@ type Row = [String; COLUMNS.len()];
 
 fn row(entry: &LedgerEntry) -> Row {
     [
-        for_people::plain(&entry.key),
+        tables::plain(&entry.key),
         entry.class.to_string(),
         entry.status.unwrap_or("-").into(),
         entry.attempts.len().to_string(),
@@ -142,9 +142,9 @@ impl Printer {
             if self.rows.is_empty() {
                 return "there are no effects\n".into();
             }
-            let mut table = for_people::table(COLUMNS);
+            let mut table = tables::table(COLUMNS);
             table.add_rows(&self.rows);
-            for_people::align_right(&mut table, 3..7);
+            tables::align_right(&mut table, 3..7);
             format!("{table}\n")
         })
     }
@@ -161,7 +161,7 @@ async fn count(engine: &Engine, run: Option<RunId>) -> Result<Counts> {
 }
 
 fn table<Class: ToString>(counts: &BTreeMap<Class, ClassCount>) -> String {
-    let mut table = for_people::table([
+    let mut table = tables::table([
         "class",
         "effects",
         "entries",
@@ -181,6 +181,6 @@ fn table<Class: ToString>(counts: &BTreeMap<Class, ClassCount>) -> String {
         ];
         table.add_row([class.to_string()].into_iter().chain(figures.map(grouped)));
     }
-    for_people::align_right(&mut table, 1..7);
+    tables::align_right(&mut table, 1..7);
     format!("{table}\n")
 }

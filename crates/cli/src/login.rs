@@ -7,8 +7,8 @@ use hapax_api::client::Paging;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::api_key;
-use crate::exit_codes::NoKey;
-use crate::output::for_people::plain;
+use crate::exit_codes::MissingApiKey;
+use crate::output::tables::plain;
 use crate::output::{self, say};
 use crate::profiles::{Profile, Profiles};
 use crate::server_options::{DEFAULT_SERVER, ServerOptions};
@@ -65,7 +65,7 @@ async fn read_key(options: &ServerOptions, server: &str) -> Result<SecretString>
     if line.trim().is_empty() {
         let refused =
             "no API key was given; set HAPAX_API_KEY, name a file with --api-key-file PATH, or type it";
-        return Err(NoKey(refused.into()).into());
+        return Err(MissingApiKey(refused.into()).into());
     }
     api_key::check(&line)
 }

@@ -1,8 +1,8 @@
 //! Standard output for data, standard error for the rest. A closed stream is no panic.
 
-pub(crate) mod for_people;
 pub(crate) mod refusal;
 pub(crate) mod shape;
+pub(crate) mod tables;
 mod yaml;
 
 use std::fmt;

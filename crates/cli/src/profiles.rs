@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::api_key::is_open_to_others;
 use crate::bounded_file;
-use crate::exit_codes::Absent;
+use crate::exit_codes::NotFound;
 use crate::limits::MAX_PROFILES_BYTES;
-use crate::output::for_people::{self, plain};
 use crate::output::say;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::{self, plain};
 use crate::parsers::word;
 
 const EXAMPLES: &str = "\
@@ -111,7 +111,7 @@ impl Profiles {
     pub(crate) fn get(&self, name: &str) -> Result<Profile> {
         self.profiles.get(name).cloned().ok_or_else(|| {
             let shown = plain(name);
-            Absent(format!(
+            NotFound(format!(
                 "there is no profile {shown}; `hapax profiles list` shows them, `hapax login --profile {shown}` stores one"
             ))
             .into()
@@ -186,7 +186,7 @@ fn table(rows: &[ProfileRow]) -> String {
     if rows.is_empty() {
         return "there are no profiles; `hapax login` stores one\n".into();
     }
-    let mut table = for_people::table(["profile", "server", "current"]);
+    let mut table = tables::table(["profile", "server", "current"]);
     for row in rows {
         let current = if row.is_current { "yes" } else { "" };
         table.add_row([plain(row.name), plain(row.server), current.into()]);

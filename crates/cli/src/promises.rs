@@ -3,8 +3,8 @@
 mod create;
 mod early;
 mod list;
+mod promise_table;
 mod settle;
-mod sheet;
 mod show;
 mod token;
 

@@ -3,7 +3,9 @@
 mod answer;
 mod history;
 mod list;
+mod note;
 mod result;
+mod reveal;
 mod show;
 mod signal;
 mod steer;
@@ -53,6 +55,10 @@ enum Command {
     Answer(answer::Options),
     /// Print the output of a run.
     Result(result::Options),
+    /// Leave a note on a run.
+    Note(note::Options),
+    /// Show a run with the values that are masked, with a reason. The audit log has an entry of it.
+    Reveal(reveal::Options),
 }
 
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
@@ -68,5 +74,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         Command::Signal(options) => signal::run(options, server).await,
         Command::Answer(options) => answer::run(options, server).await,
         Command::Result(options) => result::run(options, server).await,
+        Command::Note(options) => note::run(options, server).await,
+        Command::Reveal(options) => reveal::run(options, server).await,
     }
 }

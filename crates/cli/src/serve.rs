@@ -1,10 +1,10 @@
 //! `hapax serve`: the server for production.
 
 pub(crate) mod assemble;
-pub(crate) mod bound;
 mod config_file;
 mod egress_policy;
 mod identity_providers;
+pub(crate) mod listeners;
 #[cfg(test)]
 mod reference;
 mod secrets;
@@ -24,7 +24,7 @@ use crate::key_file;
 use crate::output;
 use crate::store_url::{is_postgres, is_shared, without_secrets};
 use assemble::Assembly;
-use bound::BoundListeners;
+use listeners::BoundListeners;
 use secrets::NamedSecrets;
 use settings::{ServeOptions, Settings};
 use stopping::Stopping;

@@ -10,9 +10,9 @@ use hapax_api::client::Client;
 use secrecy::SecretString;
 
 use crate::api_key;
-use crate::exit_codes::{Misused, NoKey};
-use crate::output::for_people::plain;
+use crate::exit_codes::{MissingApiKey, UsageError};
 use crate::output::say;
+use crate::output::tables::plain;
 use crate::parsers::{duration, word};
 use crate::profiles::{Profile, Profiles};
 use crate::store_url::without_secrets;
@@ -99,7 +99,7 @@ impl ServerOptions {
         if self.api_key.is_some() {
             let refused = "an API key on the command line can be seen by all who can list processes, and stays in the history \
                            of the shell; set HAPAX_API_KEY, or name a file with --api-key-file PATH (- is standard input)";
-            return Err(Misused(refused.into()).into());
+            return Err(UsageError(refused.into()).into());
         }
         Ok(())
     }
@@ -202,7 +202,7 @@ impl ServerOptions {
         }
         match stored {
             Some((name, key)) => Ok((api_key::check(key)?, Origin::Profile(name.clone()))),
-            None => Err(NoKey(format!(
+            None => Err(MissingApiKey(format!(
                 "no API key for {}: set {}, name a file with --api-key-file PATH, or store a key with `hapax login`",
                 plain(&without_secrets(&target.server)),
                 api_key::VARIABLE

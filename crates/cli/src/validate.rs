@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use hapax::model::Name;
 use hapax_documents::{
-    EntityDocument, Format, Known, Problem, Severity, check_bytes, check_entity_bytes, check_source_bytes,
-    draw_mermaid, draw_svg,
+    DeclaredNames, EntityDocument, Format, Problem, Severity, check_bytes, check_entity_bytes,
+    check_source_bytes, draw_mermaid, draw_svg,
 };
 use serde::Serialize;
 
 use crate::bounded_file;
 use crate::document_kind::DocumentKind;
 use crate::limits::MAX_DOCUMENT_BYTES;
-use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::plain;
 use crate::output::{print, say};
 
 const EXAMPLES: &str = "\
@@ -119,7 +119,7 @@ fn look(path: &Path, modules: Option<&BTreeSet<Name>>) -> Result<Found> {
         entity: None,
     };
     match found.kind {
-        DocumentKind::Entity => match check_entity_bytes(&bytes, Format::Any, &Known::default()) {
+        DocumentKind::Entity => match check_entity_bytes(&bytes, Format::Any, &DeclaredNames::default()) {
             Ok(checked) => {
                 found.name = Some(checked.document().workflow().name.to_string());
                 found.problems = checked.warnings().to_vec();
@@ -130,14 +130,14 @@ fn look(path: &Path, modules: Option<&BTreeSet<Name>>) -> Result<Found> {
             }
             Err(problems) => (found.valid, found.problems) = (false, problems),
         },
-        DocumentKind::Source => match check_source_bytes(&bytes, Format::Any, &Known::default()) {
+        DocumentKind::Source => match check_source_bytes(&bytes, Format::Any, &DeclaredNames::default()) {
             Ok(checked) => {
                 found.name = Some(checked.source().name.clone());
                 found.problems = checked.warnings().to_vec();
             }
             Err(problems) => (found.valid, found.problems) = (false, problems),
         },
-        DocumentKind::Workflow => match check_bytes(&bytes, Format::Any, &Known::default()) {
+        DocumentKind::Workflow => match check_bytes(&bytes, Format::Any, &DeclaredNames::default()) {
             Ok(checked) => {
                 let document = checked.document();
                 (found.name, found.version) = (Some(document.name.to_string()), Some(document.version));

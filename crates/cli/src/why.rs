@@ -5,8 +5,8 @@ use std::fmt::Write;
 use anyhow::Result;
 use hapax_api::{Why, WhyMatch, WhyMatchKind, WhyRun};
 
-use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::plain;
 use crate::parsers::word;
 use crate::server_options::ServerOptions;
 use crate::wire_text::spelled;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::output::for_people::plain;
+use crate::output::tables::plain;
 
 /// A word as the wire spells it, such as `COMPLETED` or `did_not_happen`.
 pub(crate) fn spelled<T: Serialize>(word: &T) -> String {
@@ -34,7 +34,7 @@ pub(crate) fn short_span(span: Duration) -> String {
     match span.as_millis() {
         ms @ 0..1_000 => format!("{ms} ms"),
         ms @ 1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
-        _ => crate::output::for_people::span(span),
+        _ => crate::output::tables::span(span),
     }
 }
 

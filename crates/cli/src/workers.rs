@@ -1,11 +1,13 @@
 //! `hapax workers`: who is connected to run workflow code, tasks and actions.
 
+mod push;
+
 use anyhow::Result;
 use hapax_api::{WorkerSession, WorkerVersionStatus, WorkerWorkflowVersion};
 
 use crate::listing::LimitOptions;
-use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables;
 use crate::server_options::ServerOptions;
 use crate::wire_text::or_dash;
 
@@ -13,7 +15,8 @@ const EXAMPLES: &str = "\
 Examples:
   hapax workers list
   hapax workers list --json | jq -r .sessionId
-  hapax workers versions";
+  hapax workers versions
+  hapax workers push register order-function https://functions.example/hapax --workflow order@1";
 
 const VERSION_EXAMPLES: &str = "\
 Examples:
@@ -38,6 +41,8 @@ enum Command {
     /// List versions of workflows whose code workers have, with their open runs: what still needs old code.
     #[command(after_help = VERSION_EXAMPLES)]
     Versions(ListOptions),
+    /// Manage push workers: functions that cannot poll, and get their work as signed requests.
+    Push(push::Options),
 }
 
 #[derive(Debug, clap::Args)]
@@ -51,6 +56,7 @@ struct ListOptions {
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     let client = server.connect()?;
     match options.command {
+        Command::Push(options) => push::run(options, &client, server).await,
         Command::List(ListOptions { limit, shape }) => {
             let found = limit.read(async |paging| client.list_worker_sessions(&paging).await).await?;
             shape.show_all(&found, || table(&found))
@@ -63,10 +69,10 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
 }
 
 fn version_table(found: &[WorkerWorkflowVersion]) -> String {
-    let mut table = for_people::table(["workflow", "version", "status", "open runs", "sessions"]);
+    let mut table = tables::table(["workflow", "version", "status", "open runs", "sessions"]);
     for version in found {
         table.add_row([
-            for_people::plain(&version.name),
+            tables::plain(&version.name),
             version.version.to_string(),
             match version.status {
                 WorkerVersionStatus::Current => "current".into(),
@@ -82,16 +88,8 @@ fn version_table(found: &[WorkerWorkflowVersion]) -> String {
 }
 
 fn table(found: &[WorkerSession]) -> String {
-    let mut table = for_people::table([
-        "session",
-        "name",
-        "instance",
-        "workflows",
-        "tasks",
-        "actions",
-        "runs",
-        "under way",
-    ]);
+    let mut table =
+        tables::table(["session", "name", "instance", "workflows", "tasks", "actions", "runs", "under way"]);
     for session in found {
         let workflows: Vec<String> = session
             .workflows
@@ -100,11 +98,11 @@ fn table(found: &[WorkerSession]) -> String {
             .collect();
         table.add_row([
             session.session_id.clone(),
-            for_people::plain(&session.name),
+            tables::plain(&session.name),
             or_dash(session.instance.as_deref()),
-            for_people::plain(&workflows.join(", ")),
-            for_people::plain(&session.tasks.join(", ")),
-            for_people::plain(&session.actions.join(", ")),
+            tables::plain(&workflows.join(", ")),
+            tables::plain(&session.tasks.join(", ")),
+            tables::plain(&session.actions.join(", ")),
             session.run_count.to_string(),
             format!("{} of {}", session.under_way, session.concurrency),
         ]);

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use hapax_api::client::Client;
 
-use crate::exit_codes::Absent;
+use crate::exit_codes::NotFound;
 use crate::listing::each_page;
 
 /// Prefix of definition ids.
@@ -34,7 +34,7 @@ pub(crate) async fn get_definition_id(client: &Client, reference: &str) -> Resul
     each_page(async |paging| client.list_definitions(&paging).await, take).await?;
     match latest {
         Some((_, id)) => Ok(id),
-        None => Err(Absent(format!(
+        None => Err(NotFound(format!(
             "there is no workflow {reference}; `hapax workflows list` shows all workflows, `hapax apply FILE` uploads one"
         ))
         .into()),

@@ -36,7 +36,7 @@ impl fmt::Debug for JudgeAddress {
 
 /// Names and addresses that documents may use. A field that is `None` is not checked.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct DeclaredNames {
     /// Names of tasks that have a handler. Any other name is an error.
     pub tasks: Option<BTreeSet<String>>,
     /// Names of workflows that can be started. Any other name is a warning, because the workflow may be added later.
@@ -80,7 +80,7 @@ impl fmt::Debug for Checked {
 }
 
 /// Checks a document. Returns all errors and warnings if it has errors.
-pub fn check(text: &str, format: Format, known: &Known) -> Result<Checked, Vec<Problem>> {
+pub fn check(text: &str, format: Format, known: &DeclaredNames) -> Result<Checked, Vec<Problem>> {
     let mut problems = Problems::default();
     let document = read(text, format, &mut problems).and_then(|node| decode(&node, known, &mut problems));
     let Some(document) = document.filter(|_| !problems.has_errors()) else {
@@ -97,7 +97,7 @@ pub fn check(text: &str, format: Format, known: &Known) -> Result<Checked, Vec<P
 }
 
 /// Like [`check`], for bytes that may not be UTF-8.
-pub fn check_bytes(bytes: &[u8], format: Format, known: &Known) -> Result<Checked, Vec<Problem>> {
+pub fn check_bytes(bytes: &[u8], format: Format, known: &DeclaredNames) -> Result<Checked, Vec<Problem>> {
     match text_of(bytes) {
         Ok(text) => check(text, format, known),
         Err(problem) => Err(vec![problem]),

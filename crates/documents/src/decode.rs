@@ -18,7 +18,7 @@ use hapax_engine::limits::MAX_NAME_CHARS;
 use hapax_engine::model::{Name, WorkflowSelector};
 use serde_json::Value;
 
-use crate::check::Known;
+use crate::check::DeclaredNames;
 use crate::expression::{Expression, Reads, Refused};
 use crate::node::{Kind, Node};
 use crate::problem::{Position, Problems, below, excerpt};
@@ -34,11 +34,11 @@ pub(crate) use source::decode_source;
 /// State of the decoder.
 pub(crate) struct Decoder<'a> {
     problems: &'a mut Problems,
-    known: &'a Known,
+    known: &'a DeclaredNames,
     /// Variables that are available everywhere in the document.
     everywhere: &'static [&'static str],
     /// Every step so far, with its position and the number of loops around it.
-    names: BTreeMap<String, Named>,
+    names: BTreeMap<String, DecodedStep>,
     /// Steps that run before the current place.
     before: BTreeSet<String>,
     /// References to steps in expressions, and whether the step runs before.
@@ -49,7 +49,7 @@ pub(crate) struct Decoder<'a> {
     document: String,
 }
 
-struct Named {
+struct DecodedStep {
     path: String,
     at: Option<Position>,
     loops: usize,
@@ -91,7 +91,11 @@ impl<'n> Fields<'n> {
 }
 
 impl<'a> Decoder<'a> {
-    fn new(problems: &'a mut Problems, known: &'a Known, everywhere: &'static [&'static str]) -> Self {
+    fn new(
+        problems: &'a mut Problems,
+        known: &'a DeclaredNames,
+        everywhere: &'static [&'static str],
+    ) -> Self {
         Decoder {
             problems,
             known,

@@ -38,7 +38,7 @@ impl FromStr for Destination {
             true => text.to_string(),
             false => format!("https://{text}"),
         };
-        let called = Called::of(&whole).ok_or_else(bad)?;
+        let called = RequestedUrl::of(&whole).ok_or_else(bad)?;
         let plain = called.host.strip_prefix("*.").unwrap_or(&called.host);
         let is_host =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'[' | b']' | b':');
@@ -46,7 +46,7 @@ impl FromStr for Destination {
         if plain.is_empty() || !plain.bytes().all(is_host) || !is_plain {
             return Err(bad());
         }
-        let Called { scheme, host, port, path } = called;
+        let RequestedUrl { scheme, host, port, path } = called;
         Ok(Destination { scheme, host, port, path: path.trim_end_matches('/').to_string() })
     }
 }
@@ -60,7 +60,7 @@ impl fmt::Display for Destination {
 impl Destination {
     /// Returns true if a request to `url` matches. Paths are compared by whole segments.
     pub fn covers(&self, url: &str) -> bool {
-        let Some(called) = Called::of(url).filter(|_| !has_dot_segment(url)) else { return false };
+        let Some(called) = RequestedUrl::of(url).filter(|_| !has_dot_segment(url)) else { return false };
         let same_host = match self.host.strip_prefix('*') {
             Some(domain) => called.host.len() > domain.len() && called.host.ends_with(domain),
             None => called.host == self.host,
@@ -82,14 +82,14 @@ pub fn parse_destinations(text: &str) -> Result<Vec<Destination>, BadDestination
     }
 }
 
-struct Called {
+struct RequestedUrl {
     scheme: String,
     host: String,
     port: u16,
     path: String,
 }
 
-impl Called {
+impl RequestedUrl {
     fn of(url: &str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
         let scheme = scheme.to_ascii_lowercase();
@@ -109,7 +109,7 @@ impl Called {
         if host.is_empty() || host.contains('@') {
             return None;
         }
-        Some(Called { scheme, host: host.to_ascii_lowercase(), port, path: path.to_string() })
+        Some(RequestedUrl { scheme, host: host.to_ascii_lowercase(), port, path: path.to_string() })
     }
 }
 

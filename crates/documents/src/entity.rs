@@ -6,7 +6,7 @@
 mod call;
 mod check;
 mod draw;
-mod written;
+mod entity_json;
 
 use std::collections::BTreeSet;
 

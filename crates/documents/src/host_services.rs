@@ -13,7 +13,7 @@ use hapax_engine::model::WorkspaceId;
 use hapax_engine::{Failure, Hold};
 use serde_json::Value;
 
-use crate::check::{JudgeAddress, Known};
+use crate::check::{DeclaredNames, JudgeAddress};
 use crate::destination::Destination;
 use crate::run::excerpt::AnswerExcerpt;
 
@@ -328,13 +328,13 @@ impl WorkspaceServices<'_> {
     }
 
     /// Names and addresses that documents of this workspace may use.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> DeclaredNames {
         let (caller, workspace) = (self.services.http.clone(), self.workspace.clone());
         let addresses =
             caller.map(|caller| JudgeAddress::new(move |url: &str| caller.check_address(&workspace, url)));
         let elsewhere = self.services.elsewhere.iter().flat_map(|elsewhere| elsewhere.tasks(self.workspace));
         let tasks = self.services.known_tasks().map(|known| known.into_iter().chain(elsewhere).collect());
-        Known { tasks, addresses, ..Known::default() }
+        DeclaredNames { tasks, addresses, ..DeclaredNames::default() }
     }
 
     /// Returns whether another process has offered this action.

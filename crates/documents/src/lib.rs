@@ -5,6 +5,7 @@ mod check;
 mod decode;
 mod destination;
 pub mod entity;
+mod evaluation_slots;
 mod expression;
 mod fields;
 mod host_services;
@@ -20,14 +21,14 @@ mod scope;
 pub mod source;
 mod span;
 mod template;
-mod turns;
 
-pub use check::{Checked, JudgeAddress, Known, check, check_bytes};
+pub use check::{Checked, DeclaredNames, JudgeAddress, check, check_bytes};
 pub use destination::{BadDestination, Destination, parse_destinations};
 pub use entity::{
     CheckedEntity, EntityCall, EntityDocument, check_entity, check_entity_bytes, draw_mermaid, draw_svg,
     is_entity,
 };
+pub use evaluation_slots::evaluate_fairly;
 pub use expression::Expression;
 pub use host_services::{
     FENCE_HEADER, HostServices, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secret, Secrets, TaskCall,
@@ -44,4 +45,3 @@ pub use schema::{entity_schema, json_schema, source_schema};
 pub use source::{CheckedSource, Source, check_source, check_source_bytes};
 pub use span::Span;
 pub use template::{Template, named_secrets};
-pub use turns::evaluate_fairly;

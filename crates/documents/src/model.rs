@@ -241,7 +241,7 @@ pub struct Approval {
     /// True if the run continues after a timeout. It fails otherwise.
     #[serde(rename = "onTimeout", skip_serializing_if = "is_false", serialize_with = "goes_on")]
     pub continue_on_timeout: bool,
-    /// True if whoever had the run started may decide as well.
+    /// True if the person who had the run started may decide as well.
     #[serde(skip_serializing_if = "is_false")]
     pub self_approval: bool,
 }

@@ -63,7 +63,7 @@ fn host_of(request: &Request) -> Option<String> {
 mod tests {
     use serde_json::json;
 
-    use crate::{Format, Known, check, check_entity};
+    use crate::{DeclaredNames, Format, check, check_entity};
 
     #[test]
     fn the_provider_of_a_step_is_the_host_of_its_url_wherever_the_step_stands() {
@@ -79,7 +79,7 @@ mod tests {
             { "name": "both", "type": "parallel", "branches": [[http("a", "https://a.example/")], [data]] },
             { "name": "echo", "type": "task", "task": "echo" },
         ] });
-        let checked = check(&document.to_string(), Format::Json, &Known::default()).unwrap();
+        let checked = check(&document.to_string(), Format::Json, &DeclaredNames::default()).unwrap();
         let of = |step: &str| checked.document().provider_of(step);
         assert_eq!(of("charge").as_deref(), Some("payments.example:8443"));
         assert_eq!(of("mail").as_deref(), Some("mail.example"));
@@ -101,7 +101,7 @@ mod tests {
                 { "step_id": 2, "step_key": "print", "status": "d", "successful_state": "c" },
             ],
         });
-        let checked = check_entity(&document.to_string(), Format::Json, &Known::default()).unwrap();
+        let checked = check_entity(&document.to_string(), Format::Json, &DeclaredNames::default()).unwrap();
         assert_eq!(checked.document().provider_of("close").as_deref(), Some("bank.example"));
         assert_eq!(checked.document().provider_of("print"), None);
         assert_eq!(checked.document().provider_of("nobody"), None);

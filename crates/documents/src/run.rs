@@ -16,12 +16,12 @@ use hapax_engine::{Ctx, Engine, Error, Failure};
 use serde_json::{Value, json};
 
 use crate::check::Checked;
+use crate::evaluation_slots::evaluate_guarded;
 use crate::host_services::{HostServices, WorkspaceServices};
 use crate::limits::MAX_ITEMS;
 use crate::model::{Child, Condition, ForEach, Parallel, Promise, Step, StepKind, Wait};
 use crate::scope::Scope;
 use crate::template::Template;
-use crate::turns::evaluate_guarded;
 
 pub use approval::{APPROVAL_SIGNAL, Answer, AnswerRefused, Decider, approval_signal, check_answer};
 pub use options::options;

@@ -48,19 +48,19 @@ pub struct SystemClock {
     base: Timestamp,
     started: tokio::time::Instant,
     paused: bool,
-    steady: Arc<Steady>,
+    steady: Arc<SteadyWallClock>,
 }
 
 impl SystemClock {
     /// The wall clock of the machine.
     pub fn new() -> Self {
-        let steady = Arc::new(Steady::new(wall_clock(), since_boot()));
+        let steady = Arc::new(SteadyWallClock::new(wall_clock(), since_boot()));
         SystemClock { base: wall_clock(), started: tokio::time::Instant::now(), paused: false, steady }
     }
 
     /// A clock that starts at `base` and follows tokio's time, for tests with paused time.
     pub fn following_tokio(base: Timestamp) -> Self {
-        let steady = Arc::new(Steady::new(base, Duration::ZERO));
+        let steady = Arc::new(SteadyWallClock::new(base, Duration::ZERO));
         SystemClock { base, started: tokio::time::Instant::now(), paused: true, steady }
     }
 }
@@ -113,7 +113,7 @@ impl Clock for SystemClock {
 
 /// A wall clock without jumps.
 #[derive(Debug)]
-struct Steady {
+struct SteadyWallClock {
     /// Milliseconds from the epoch to boot, as currently used.
     offset_ms: AtomicI64,
     /// The same, as last observed.
@@ -121,10 +121,10 @@ struct Steady {
     jumps: AtomicU64,
 }
 
-impl Steady {
+impl SteadyWallClock {
     fn new(wall: Timestamp, since_boot: Duration) -> Self {
         let offset = offset_of(wall, since_boot);
-        Steady {
+        SteadyWallClock {
             offset_ms: AtomicI64::new(offset),
             seen_ms: AtomicI64::new(offset),
             jumps: AtomicU64::new(0),
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_wall_clock_that_jumps_is_counted_and_not_followed() {
-        let steady = Steady::new(NOON, Duration::ZERO);
+        let steady = SteadyWallClock::new(NOON, Duration::ZERO);
         let second = Duration::from_secs(1);
         let after_step = NOON.plus(second * 4);
         assert_eq!(steady.now(after_step, second), after_step, "a step of three seconds is followed");

@@ -196,8 +196,9 @@ impl Ctx {
     ///
     /// ```
     /// # use hapax_engine::{Ctx, Failure};
+    /// # async fn count_words(page: &str) -> Result<usize, Failure> { Ok(page.split(' ').count()) }
     /// # async fn count(ctx: Ctx, pages: Vec<String>) -> Result<usize, Failure> {
-    /// let steps = pages.iter().map(|page| ctx.step("count", move |_| async move { Ok::<_, Failure>(page.len()) }));
+    /// let steps = pages.iter().map(|page| ctx.step("count", move |_| count_words(page)));
     /// let counts = ctx.join_all(steps).await;
     /// # counts.into_iter().sum()
     /// # }

@@ -24,9 +24,9 @@ use crate::store::{ListRuns, Store, StoreError, StoreResult};
 
 pub use report::{Report, Violation};
 
-use keys::Named;
+use keys::ClaimedKeys;
 use released_keys::Released;
-use snapshot::{Reading, Snapshot};
+use snapshot::{RunReading, Snapshot};
 
 /// Runs per page. Each comes with its payloads, so fewer than the maximum page.
 const PAGE: usize = 100;
@@ -36,7 +36,7 @@ const PAGE: usize = 100;
 /// invariants.
 pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
     let mut report = Report::default();
-    let (mut named, mut released) = (Named::default(), Released::default());
+    let (mut named, mut released) = (ClaimedKeys::default(), Released::default());
     let mut workspaces = BTreeSet::new();
     let mut before = None;
     loop {
@@ -58,12 +58,12 @@ pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
             before = Some(id);
             workspaces.insert(workspace.clone());
             match snapshot::read(store, workspace, id).await? {
-                Reading::Still(snapshot) => {
+                RunReading::Still(snapshot) => {
                     named.note(&snapshot.view.head);
                     check_run(store, &snapshot, &mut released, &mut report).await?;
                 }
-                Reading::Moving => report.moving += 1,
-                Reading::Gone => {}
+                RunReading::Moving => report.moving += 1,
+                RunReading::Gone => {}
             }
         }
         if page.next.is_none() {

@@ -22,8 +22,8 @@ pub const NO_LONGER_HELD: &str = "no_longer_held";
 /// The right to send an effect. Cheap to clone. All clones share one right.
 #[derive(Clone)]
 pub struct Hold {
-    right: Arc<Right>,
-    watched: Option<Arc<Watched>>,
+    right: Arc<SendRight>,
+    watched: Option<Arc<CheckObserver>>,
 }
 
 /// Two holds are equal if they are clones of the same right.
@@ -35,7 +35,7 @@ impl PartialEq for Hold {
 
 impl Eq for Hold {}
 
-struct Right {
+struct SendRight {
     clock: Arc<dyn Clock>,
     /// Deadline by [`Clock::monotonic`], in milliseconds. `u64::MAX` means never. Rights of one [`HoldSource`] share it.
     deadline_ms: Arc<AtomicU64>,
@@ -45,7 +45,7 @@ struct Right {
 }
 
 /// Observer that is notified before each check.
-struct Watched {
+struct CheckObserver {
     watcher: CrashPointWatcher,
     run: RunId,
     step: StepId,
@@ -58,7 +58,7 @@ impl Hold {
     }
 
     fn sharing(clock: Arc<dyn Clock>, deadline_ms: Arc<AtomicU64>) -> Self {
-        let right = Right {
+        let right = SendRight {
             clock,
             deadline_ms,
             outside_deadline_ms: AtomicU64::new(u64::MAX),
@@ -76,7 +76,7 @@ impl Hold {
 
     /// The same right, with an observer that is notified before each check.
     pub(crate) fn watched(&self, watcher: CrashPointWatcher, run: RunId, step: StepId) -> Self {
-        Hold { right: self.right.clone(), watched: Some(Arc::new(Watched { watcher, run, step })) }
+        Hold { right: self.right.clone(), watched: Some(Arc::new(CheckObserver { watcher, run, step })) }
     }
 
     /// Returns true if the right is still held. Call this right before the effect leaves the process, after
@@ -130,7 +130,7 @@ impl Hold {
         self.right.outside_deadline_ms.store(millis(deadline), Ordering::Release);
     }
 
-    /// Ends the right for good. For whoever granted it.
+    /// Ends the right for good. Only the party that granted it calls this.
     pub fn lose(&self) {
         self.right.lost.send_replace(true);
     }
@@ -150,7 +150,7 @@ impl HoldSource {
         HoldSource { clock, deadline_ms: Arc::default() }
     }
 
-    /// Time by which the rights end.
+    /// End of the rights.
     pub fn monotonic(&self) -> Duration {
         self.clock.monotonic()
     }

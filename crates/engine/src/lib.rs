@@ -9,8 +9,12 @@
 //! use hapax_engine::memory::MemoryStore;
 //! use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 //!
+//! async fn greeting(name: &str) -> Result<String, Failure> {
+//!     Ok(format!("Hello, {name}"))
+//! }
+//!
 //! async fn greet(ctx: Ctx, name: String) -> Result<String, Failure> {
-//!     ctx.step("greet", |_| async { Ok::<_, Failure>(format!("Hello, {name}")) }).await
+//!     ctx.step("greet", |_| greeting(&name)).await
 //! }
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {

@@ -14,11 +14,11 @@ mod undoing;
 mod workflow;
 
 pub use items::{
-    Asked, AttemptKind, AttemptOrder, AttemptOutcome, ClaimRequest, Evidence, Item, Record, RecordKind,
-    RemoteActivation, RunMessage, SleepEnd, StepRequest,
+    AttemptKind, AttemptOrder, AttemptOutcome, ClaimRequest, Evidence, Item, OperationBody, Record,
+    RecordKind, RemoteActivation, RunMessage, SleepEnd, StepRequest,
 };
 pub use run::{RemoteRun, Turn};
 pub use workflow::RemoteWorkflow;
 
-pub(crate) use machine::{AskedFor, ScopeKind, WorkerCtx};
+pub(crate) use machine::{OperationRequest, ScopeKind, WorkerCtx};
 pub(crate) use operation::Operation;

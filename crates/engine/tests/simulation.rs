@@ -1,32 +1,34 @@
 //! Several engines on one thread, over a store that fails in every way a store can, on a clock that jumps. Each seed is
 //! a separate simulation, and a seed that breaks an invariant always breaks it again.
 
+#[path = "simulation/api_callers.rs"]
+mod api_callers;
 #[path = "simulation/clients.rs"]
 mod clients;
 #[path = "simulation/evidence.rs"]
 mod evidence;
+#[path = "simulation/external_callers.rs"]
+mod external_callers;
 #[path = "simulation/families.rs"]
 mod families;
-#[path = "simulation/faulty_books.rs"]
-mod faulty_books;
+#[path = "simulation/faulty_parts.rs"]
+mod faulty_parts;
 #[path = "simulation/faulty_store.rs"]
 mod faulty_store;
 #[path = "simulation/fleet.rs"]
 mod fleet;
 #[path = "simulation/forgetting.rs"]
 mod forgetting;
-#[path = "simulation/front_desk.rs"]
-mod front_desk;
+#[path = "simulation/network_faults.rs"]
+mod network_faults;
 #[path = "simulation/node.rs"]
 mod node;
-#[path = "simulation/outside.rs"]
-mod outside;
-#[path = "simulation/performing.rs"]
-mod performing;
 #[path = "simulation/probe.rs"]
 mod probe;
 #[path = "simulation/program.rs"]
 mod program;
+#[path = "simulation/program_workflow.rs"]
+mod program_workflow;
 #[path = "simulation/provider.rs"]
 mod provider;
 #[path = "simulation/requests.rs"]
@@ -35,8 +37,6 @@ mod requests;
 mod rule;
 #[path = "simulation/shop.rs"]
 mod shop;
-#[path = "simulation/shown.rs"]
-mod shown;
 #[path = "simulation/simulate.rs"]
 mod simulate;
 #[path = "simulation/storm.rs"]
@@ -45,18 +45,18 @@ mod storm;
 mod tally;
 #[path = "simulation/trace.rs"]
 mod trace;
+#[path = "simulation/trace_text.rs"]
+mod trace_text;
 #[path = "simulation/watch.rs"]
 mod watch;
-#[path = "simulation/weather.rs"]
-mod weather;
 #[path = "simulation/world.rs"]
 mod world;
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use simulate::{Broken, Passed, simulate};
-use tally::Tally;
+use simulate::{FailedSeed, PassedSeed, simulate};
+use tally::SimulationCounts;
 
 const SEEDS: u64 = 200;
 
@@ -69,12 +69,12 @@ fn setting(name: &str) -> Option<u64> {
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// Runs a seed, and aborts the process if it does not finish.
-fn play(seed: u64) -> Result<Passed, Broken> {
+fn play(seed: u64) -> Result<PassedSeed, FailedSeed> {
     let (tell, told) = mpsc::channel::<()>();
     std::thread::spawn(move || {
         if told.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
             let what = format!("it spins: no end after {LONGEST:?}");
-            eprintln!("{}", report(&Broken { seed, what, last_lines: "(not to be had)".into() }));
+            eprintln!("{}", report(&FailedSeed { seed, what, last_lines: "(not to be had)".into() }));
             std::process::exit(101);
         }
     });
@@ -89,7 +89,7 @@ fn simulated_nodes_keep_the_invariants() {
     let seeds = setting("HAPAX_SIM_SEEDS").unwrap_or(SEEDS);
     let started = Instant::now();
     let goes_on = std::env::var_os("HAPAX_SIM_KEEP_GOING").is_some();
-    let mut tally = Tally::default();
+    let mut tally = SimulationCounts::default();
     let mut failed = Vec::new();
     for seed in first..first.saturating_add(seeds) {
         match play(seed) {
@@ -119,8 +119,8 @@ fn a_seed_replays_exactly() {
     }
 }
 
-fn report(broken: &Broken) -> String {
-    let Broken { seed, what, last_lines } = broken;
+fn report(broken: &FailedSeed) -> String {
+    let FailedSeed { seed, what, last_lines } = broken;
     format!(
         "seed {seed}: {what}\n\nplay it again with\n    HAPAX_SIM_SEEDS=1 HAPAX_SIM_FIRST_SEED={seed} cargo test -p \
          hapax-engine --test simulation -- simulated_nodes --nocapture\nand the whole trace with HAPAX_SIM_TRACE=1. \

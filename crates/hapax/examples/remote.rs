@@ -5,7 +5,7 @@
 
 use std::future::IntoFuture;
 
-use hapax::{Ctx, Failure, Hapax, Result, seconds};
+use hapax::{Ctx, Hapax, Result, seconds};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -14,14 +14,14 @@ struct Order {
     cents: u64,
 }
 
+/// Your call to the provider. It gets the key, and makes one charge however often it is called.
+async fn charge(cents: u64, key: String) -> Result<String> {
+    Ok(format!("{cents} cents, keyed: {}", key.ends_with(":charge")))
+}
+
 async fn process_order(ctx: Ctx, order: Order) -> Result<String> {
-    let charge = ctx
-        .step("charge", |attempt| {
-            // A provider gets attempt.idempotency_key(), and makes one charge however often it is called.
-            let of_this_run = attempt.idempotency_key().ends_with(":charge");
-            async move { Ok::<_, Failure>(format!("{} cents, keyed: {of_this_run}", order.cents)) }
-        })
-        .await?;
+    let charge =
+        ctx.step("charge", |attempt| charge(order.cents, attempt.idempotency_key().to_string())).await?;
     let paid: bool = ctx.create_promise("paid").with_idempotency_key(format!("bank:{}", order.id)).await?;
     Ok(format!("{}: {charge}, paid: {paid}", order.id))
 }

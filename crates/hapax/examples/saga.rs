@@ -12,13 +12,13 @@ async fn done() -> Result<()> {
     Ok(())
 }
 
-type Diary = Arc<Mutex<Vec<String>>>;
+type BookingLog = Arc<Mutex<Vec<String>>>;
 
-fn note(diary: &Diary, what: impl Into<String>) {
+fn note(diary: &BookingLog, what: impl Into<String>) {
     diary.lock().expect("no writer panics").push(what.into());
 }
 
-async fn book_trip(ctx: Ctx, diary: Diary) -> Result<()> {
+async fn book_trip(ctx: Ctx, diary: BookingLog) -> Result<()> {
     for what in ["flight", "hotel"] {
         let (booked, cancelled) = (diary.clone(), diary.clone());
         ctx.step(&format!("book-{what}"), move |_| {
@@ -36,7 +36,7 @@ async fn book_trip(ctx: Ctx, diary: Diary) -> Result<()> {
 
 async fn run() -> std::result::Result<String, Box<dyn std::error::Error>> {
     let hapax = Hapax::open("memory:").await?;
-    let diary = Diary::default();
+    let diary = BookingLog::default();
     let kept = diary.clone();
     hapax.register("book-trip", move |ctx, (): ()| book_trip(ctx, kept.clone()))?;
     let run = hapax.start("book-trip", &()).await?;

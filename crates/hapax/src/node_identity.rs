@@ -192,8 +192,23 @@ fn write(file: &mut File, record: &Record) -> std::io::Result<()> {
 #[cfg(target_os = "linux")]
 fn inode_of(metadata: &std::fs::Metadata) -> std::io::Result<Inode> {
     use std::os::linux::fs::MetadataExt;
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+    let boot = read_boot_id(Path::new("/proc/sys/kernel/random/boot_id"))?;
     Ok(Inode { boot, device: metadata.st_dev(), number: metadata.st_ino() })
+}
+
+/// Changes with every boot. Hardened units and containers may hide it, and the identity file is not to blame then.
+#[cfg(target_os = "linux")]
+fn read_boot_id(path: &Path) -> std::io::Result<String> {
+    match std::fs::read_to_string(path) {
+        Ok(boot) => Ok(boot.trim().to_owned()),
+        Err(error) => Err(std::io::Error::new(
+            error.kind(),
+            format!(
+                "{}, which changes with every boot, is out of reach ({error}); in a systemd unit, take out ProcSubset=pid",
+                path.display()
+            ),
+        )),
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -225,6 +240,15 @@ mod tests {
     use hapax_engine::memory::MemoryStore;
 
     use super::*;
+
+    #[test]
+    fn a_hidden_boot_id_is_named_with_the_setting_that_hides_it() {
+        let error = read_boot_id(Path::new("/proc/no-such-folder/boot_id")).unwrap_err().to_string();
+        assert!(
+            error.contains("/proc/no-such-folder/boot_id") && error.contains("ProcSubset=pid"),
+            "{error}"
+        );
+    }
 
     fn engine() -> Engine {
         let clock = Arc::new(SystemClock::new());

@@ -117,7 +117,7 @@ impl HapaxBuilder {
         self
     }
 
-    /// Name under which people see this program among the workers of a server; the default is that of the program.
+    /// Name under which people see this program among the workers of a server; the default is the name of the program.
     #[cfg(feature = "remote")]
     pub fn worker_name(mut self, name: impl Into<String>) -> Self {
         self.server.worker_name = Some(name.into());

@@ -10,14 +10,14 @@ use serde::de::DeserializeOwned;
 /// Handle to one run: wait for its result, send it signals, or control it.
 #[derive(Debug, Clone)]
 pub struct RunHandle {
-    at: At,
+    at: RunLocation,
     run: RunId,
     /// True if this start created the run. False if the run already existed.
     pub created: bool,
 }
 
 #[derive(Debug, Clone)]
-enum At {
+enum RunLocation {
     Engine(hapax_engine::RunHandle),
     #[cfg(feature = "remote")]
     Server(Remote),
@@ -25,12 +25,12 @@ enum At {
 
 impl RunHandle {
     pub(crate) fn of_engine(handle: hapax_engine::RunHandle) -> Self {
-        RunHandle { run: handle.id(), created: handle.created, at: At::Engine(handle) }
+        RunHandle { run: handle.id(), created: handle.created, at: RunLocation::Engine(handle) }
     }
 
     #[cfg(feature = "remote")]
     pub(crate) fn of_server(remote: Remote, run: RunId, created: bool) -> Self {
-        RunHandle { at: At::Server(remote), run, created }
+        RunHandle { at: RunLocation::Server(remote), run, created }
     }
 
     /// Id of the run.
@@ -53,18 +53,18 @@ impl RunHandle {
     /// Waits for the run to end and returns its result, whether it completed, failed or was cancelled.
     pub async fn wait_for_end(&self) -> Result<RunResult, Error> {
         match &self.at {
-            At::Engine(handle) => handle.wait_for_end().await,
+            RunLocation::Engine(handle) => handle.wait_for_end().await,
             #[cfg(feature = "remote")]
-            At::Server(remote) => remote.wait_for_end(self.run).await,
+            RunLocation::Server(remote) => remote.wait_for_end(self.run).await,
         }
     }
 
     /// Returns the current status of the run.
     pub async fn status(&self) -> Result<RunStatus, Error> {
         match &self.at {
-            At::Engine(handle) => Ok(handle.view().await?.head.status()),
+            RunLocation::Engine(handle) => Ok(handle.view().await?.head.status()),
             #[cfg(feature = "remote")]
-            At::Server(remote) => remote.get_status(self.run).await,
+            RunLocation::Server(remote) => remote.get_status(self.run).await,
         }
     }
 
@@ -76,9 +76,9 @@ impl RunHandle {
         id: Option<&str>,
     ) -> Result<bool, Error> {
         match &self.at {
-            At::Engine(handle) => handle.signal(name, payload, id).await,
+            RunLocation::Engine(handle) => handle.signal(name, payload, id).await,
             #[cfg(feature = "remote")]
-            At::Server(remote) => {
+            RunLocation::Server(remote) => {
                 remote.signal(self.run, name, &hapax_engine::model::Payload::of(payload)?, id).await
             }
         }
@@ -87,36 +87,36 @@ impl RunHandle {
     /// Cancels the run: it undoes its effects where it can and then ends. Returns the status right after.
     pub async fn cancel(&self, reason: &str) -> Result<RunStatus, Error> {
         match &self.at {
-            At::Engine(handle) => Ok(handle.cancel(reason).await?.status()),
+            RunLocation::Engine(handle) => Ok(handle.cancel(reason).await?.status()),
             #[cfg(feature = "remote")]
-            At::Server(remote) => remote.cancel(self.run, reason).await,
+            RunLocation::Server(remote) => remote.cancel(self.run, reason).await,
         }
     }
 
     /// Pauses the run at the next step boundary. Returns the status right after.
     pub async fn pause(&self) -> Result<RunStatus, Error> {
         match &self.at {
-            At::Engine(handle) => Ok(handle.pause().await?.status()),
+            RunLocation::Engine(handle) => Ok(handle.pause().await?.status()),
             #[cfg(feature = "remote")]
-            At::Server(remote) => remote.pause(self.run).await,
+            RunLocation::Server(remote) => remote.pause(self.run).await,
         }
     }
 
     /// Resumes the run if it is paused. Returns the status right after.
     pub async fn resume(&self) -> Result<RunStatus, Error> {
         match &self.at {
-            At::Engine(handle) => Ok(handle.resume().await?.status()),
+            RunLocation::Engine(handle) => Ok(handle.resume().await?.status()),
             #[cfg(feature = "remote")]
-            At::Server(remote) => remote.resume(self.run).await,
+            RunLocation::Server(remote) => remote.resume(self.run).await,
         }
     }
 
     /// Reopens the run if it failed, from this step on, or from the failed one. Refused if an effect would happen twice.
     pub async fn retry(&self, from: Option<&str>) -> Result<RunStatus, Error> {
         match &self.at {
-            At::Engine(handle) => Ok(handle.retry(from).await?.status()),
+            RunLocation::Engine(handle) => Ok(handle.retry(from).await?.status()),
             #[cfg(feature = "remote")]
-            At::Server(remote) => remote.retry(self.run, from).await,
+            RunLocation::Server(remote) => remote.retry(self.run, from).await,
         }
     }
 }

@@ -41,4 +41,4 @@ mod suite;
 pub use clause::{ClauseInfo, list_clauses};
 pub use config::{Config, Effects, KeyForm, Profile, Shape};
 pub use report::{Outcome, Report, Verdict};
-pub use suite::{Suite, Unusable};
+pub use suite::{CannotCheck, Suite};

@@ -23,7 +23,7 @@ pub struct Suite {
 
 /// Reason why a service cannot be checked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
+pub enum CannotCheck {
     /// The base URL is invalid.
     #[error("`{url}` cannot be called ({why}); give one like http://127.0.0.1:8080")]
     BaseUrl {
@@ -58,8 +58,8 @@ pub enum Unusable {
 
 impl Suite {
     /// Validates a config. Environment proxies are not used, and redirects are not followed.
-    pub fn new(base_url: &str, config: Config) -> Result<Suite, Unusable> {
-        let bad = |why: String| Unusable::BaseUrl { url: base_url.to_owned(), why };
+    pub fn new(base_url: &str, config: Config) -> Result<Suite, CannotCheck> {
+        let bad = |why: String| CannotCheck::BaseUrl { url: base_url.to_owned(), why };
         let url = Url::parse(base_url).map_err(|error| bad(error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(bad("not http or https".to_owned()));
@@ -68,7 +68,7 @@ impl Suite {
             return Err(bad("a user, a query or a fragment".to_owned()));
         }
         judge(&config)?;
-        let failed = |why: String| Unusable::Client { why };
+        let failed = |why: String| CannotCheck::Client { why };
         let mut roots = rustls::RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         let tls =
@@ -89,18 +89,18 @@ impl Suite {
     }
 
     /// Checks every clause of the profile, one after another.
-    pub async fn run(&self) -> Result<Report, Unusable> {
+    pub async fn run(&self) -> Result<Report, CannotCheck> {
         self.run_telling(|_| ()).await
     }
 
     /// Like [`Suite::run`], and reports each verdict when it is found.
-    pub async fn run_telling(&self, mut tell: impl FnMut(&Verdict)) -> Result<Report, Unusable> {
+    pub async fn run_telling(&self, mut tell: impl FnMut(&Verdict)) -> Result<Report, CannotCheck> {
         let root =
             self.client.get(format!("{}/", self.base_url)).timeout(self.bench().max_wait()).send().await;
         if let Err(error) = root {
             let why = std::error::Error::source(&error)
                 .map_or_else(|| error.to_string(), |cause| cause.to_string());
-            return Err(Unusable::NoService { url: self.base_url.clone(), why });
+            return Err(CannotCheck::NoService { url: self.base_url.clone(), why });
         }
         let mut clauses = Vec::new();
         for clause in clause::of(self.config.profile) {
@@ -132,8 +132,9 @@ impl Suite {
     }
 }
 
-fn judge(config: &Config) -> Result<(), Unusable> {
-    let bad = |field: &str, why: &str| Err(Unusable::Config { field: field.to_owned(), why: why.to_owned() });
+fn judge(config: &Config) -> Result<(), CannotCheck> {
+    let bad =
+        |field: &str, why: &str| Err(CannotCheck::Config { field: field.to_owned(), why: why.to_owned() });
     judge_shape("request", &config.request)?;
     let others = [
         ("otherRequest", &config.other_request),
@@ -183,38 +184,44 @@ fn judge(config: &Config) -> Result<(), Unusable> {
     Ok(())
 }
 
-fn judge_shape(field: &str, shape: &Shape) -> Result<(), Unusable> {
+fn judge_shape(field: &str, shape: &Shape) -> Result<(), CannotCheck> {
     judge_path(&format!("{field}.path"), &shape.path)?;
     judge_headers(&format!("{field}.headers"), &shape.headers)?;
     match shape.method.parse::<Method>() {
         Ok(Method::POST | Method::PUT | Method::PATCH | Method::DELETE) => Ok(()),
         _ => {
             let why = format!("`{}` changes nothing; keys are for POST, PUT, PATCH and DELETE", shape.method);
-            Err(Unusable::Config { field: format!("{field}.method"), why })
+            Err(CannotCheck::Config { field: format!("{field}.method"), why })
         }
     }
 }
 
-fn judge_path(field: &str, path: &str) -> Result<(), Unusable> {
+fn judge_path(field: &str, path: &str) -> Result<(), CannotCheck> {
     match path.starts_with('/') && !path.contains(char::is_whitespace) && !path.contains('#') {
         true => Ok(()),
         false => {
             let why = format!("`{path}` is no path; begin with a slash, as in /orders");
-            Err(Unusable::Config { field: field.to_owned(), why })
+            Err(CannotCheck::Config { field: field.to_owned(), why })
         }
     }
 }
 
-fn judge_headers(field: &str, headers: &std::collections::BTreeMap<String, String>) -> Result<(), Unusable> {
+fn judge_headers(
+    field: &str,
+    headers: &std::collections::BTreeMap<String, String>,
+) -> Result<(), CannotCheck> {
     for (name, value) in headers {
         let field = || format!("{field}.{name}");
         let parsed = name.parse::<HeaderName>();
         if parsed.is_err() || value.parse::<HeaderValue>().is_err() {
-            return Err(Unusable::Config { field: field(), why: "not a header that can be sent".to_owned() });
+            return Err(CannotCheck::Config {
+                field: field(),
+                why: "not a header that can be sent".to_owned(),
+            });
         }
         if parsed.is_ok_and(|name| name == "idempotency-key") {
             let why = "the suite sets the key itself; leave it out".to_owned();
-            return Err(Unusable::Config { field: field(), why });
+            return Err(CannotCheck::Config { field: field(), why });
         }
     }
     Ok(())

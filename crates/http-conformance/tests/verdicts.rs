@@ -5,7 +5,7 @@ mod service;
 
 use std::collections::BTreeSet;
 
-use hapax_http_conformance::{Config, Outcome, Profile, Suite, Unusable, list_clauses};
+use hapax_http_conformance::{CannotCheck, Config, Outcome, Profile, Suite, list_clauses};
 use serde_json::{Value, json};
 use service::{Flaw, start};
 
@@ -200,7 +200,7 @@ async fn what_the_config_does_not_give_is_skipped_and_named() {
 async fn an_unreachable_service_is_reported() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let outcome = Suite::new(&format!("http://{free}"), read(config())).unwrap().run().await;
-    assert!(matches!(outcome, Err(Unusable::NoService { .. })), "{outcome:?}");
+    assert!(matches!(outcome, Err(CannotCheck::NoService { .. })), "{outcome:?}");
 }
 
 #[test]
@@ -222,12 +222,12 @@ fn configs_that_contradict_themselves_are_refused_with_the_field() {
         let mut config = config();
         merge(&mut config, patch);
         match Suite::new("http://127.0.0.1:1", read(config)) {
-            Err(Unusable::Config { field: named, .. }) => assert_eq!(named, field),
+            Err(CannotCheck::Config { field: named, .. }) => assert_eq!(named, field),
             other => panic!("{field}: {other:?}"),
         }
     }
     for url in ["", "127.0.0.1:80", "ftp://a", "http://a?b", "http://user@a"] {
-        assert!(matches!(Suite::new(url, read(config())), Err(Unusable::BaseUrl { .. })), "{url}");
+        assert!(matches!(Suite::new(url, read(config())), Err(CannotCheck::BaseUrl { .. })), "{url}");
     }
 }
 

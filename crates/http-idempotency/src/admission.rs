@@ -16,13 +16,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::answer;
-use crate::fresh_key::Fresh;
+use crate::fresh_key::UnheldRequest;
 use crate::hold::{self, Hold};
 use crate::limits::{FIRST_POLL, LONGEST_POLL, RETRY_IN_PROGRESS_AFTER, RETRY_STORE_AFTER};
 use crate::observe::Event;
 use crate::policy::{Keep, OnTakeover};
 use crate::problem::{Code, Problem};
-use crate::shared::{Shared, within_store_wait};
+use crate::shared::{LayerState, within_store_wait};
 
 /// Key headers of a request.
 #[derive(Debug)]
@@ -56,13 +56,13 @@ pub(crate) enum Admitted {
     /// It is held.
     Held(Hold),
     /// Its key is free and nothing is stored under it.
-    Fresh(Fresh),
+    Fresh(UnheldRequest),
 }
 
 /// Admits a request, after waiting for an identical one in progress. If `may_be_fresh`, a request under a free key is
 /// not held.
 pub(crate) async fn admit(
-    shared: &Arc<Shared>,
+    shared: &Arc<LayerState>,
     keyed: &Keyed,
     request: Arc<BeginRequest>,
     may_be_fresh: bool,
@@ -86,7 +86,7 @@ pub(crate) async fn admit(
         {
             let Some(record) = find_known(shared, keyed).await? else {
                 let (begin, keep) = (beginning.request.clone(), keyed.keep);
-                return Ok(Admitted::Fresh(Fresh { begin, keep, flight }));
+                return Ok(Admitted::Fresh(UnheldRequest { begin, keep, flight }));
             };
             // As the stores do: what needs no write is decided by what was read.
             let decision = decide_begin_request(Some(&record), &beginning.request, shared.store.now());
@@ -146,7 +146,7 @@ pub(crate) async fn admit(
 
 /// A begin that this caller won may still be too late, or belong to an operation that must not be repeated.
 async fn check_beginning(
-    shared: &Arc<Shared>,
+    shared: &Arc<LayerState>,
     keyed: &Keyed,
     is_late: bool,
     hold: Hold,
@@ -171,23 +171,23 @@ async fn check_beginning(
 }
 
 /// Returns true if the request was first sent so long ago that its key would have been purged.
-fn is_too_late(shared: &Shared, keyed: &Keyed) -> bool {
+fn is_too_late(shared: &LayerState, keyed: &Keyed) -> bool {
     let window = shared.policy.keep_for(keyed.keep);
     keyed.first_sent_at.is_some_and(|first_sent_at| first_sent_at.plus(window) < shared.store.now())
 }
 
-async fn is_known(shared: &Shared, keyed: &Keyed) -> Result<bool, Problem> {
+async fn is_known(shared: &LayerState, keyed: &Keyed) -> Result<bool, Problem> {
     Ok(find_known(shared, keyed).await?.is_some())
 }
 
 /// The record of a key that is not free.
-async fn find_known(shared: &Shared, keyed: &Keyed) -> Result<Option<RequestRecord>, Problem> {
+async fn find_known(shared: &LayerState, keyed: &Keyed) -> Result<Option<RequestRecord>, Problem> {
     let found = within_store_wait(shared.book().find_request(&keyed.scope, &keyed.key)).await;
     let found = found.map_err(|error| store_away(shared, &keyed.scope, &error))?;
     Ok(found.filter(|record| !record.is_free(shared.store.now())))
 }
 
-fn window_passed(shared: &Shared, keyed: &Keyed) -> Problem {
+fn window_passed(shared: &LayerState, keyed: &Keyed) -> Problem {
     shared.saw(&keyed.scope, Event::WindowPassed);
     let hours = shared.policy.keep_for(keyed.keep).as_secs_f64() / 3600.0;
     let detail = format!(
@@ -197,7 +197,7 @@ fn window_passed(shared: &Shared, keyed: &Keyed) -> Problem {
     Problem::new(Code::WindowPassed, detail)
 }
 
-fn store_away(shared: &Shared, scope: &RequestScope, error: &StoreError) -> Problem {
+fn store_away(shared: &LayerState, scope: &RequestScope, error: &StoreError) -> Problem {
     shared.saw(scope, Event::StoreAway);
     tracing::error!(%error, "a request with a key was refused");
     let detail = "The store of idempotency keys cannot be reached, so nothing was begun. Send the same request with the same key \
@@ -217,7 +217,7 @@ fn place_of(record: &RequestRecord) -> KeyRef {
     KeyRef::Request { scope: record.scope.clone(), key: record.key.clone() }
 }
 
-fn replay(shared: &Shared, record: RequestRecord) -> EarlyAnswer {
+fn replay(shared: &LayerState, record: RequestRecord) -> EarlyAnswer {
     shared.uses.count_replay(place_of(&record));
     let RequestState::Answered { answer, expires_at, .. } = &record.state else {
         return in_progress(record.first_seen_at).into();
@@ -245,7 +245,7 @@ fn replay(shared: &Shared, record: RequestRecord) -> EarlyAnswer {
     problem.into()
 }
 
-fn conflict(shared: &Shared, request: &BeginRequest, record: RequestRecord) -> Problem {
+fn conflict(shared: &LayerState, request: &BeginRequest, record: RequestRecord) -> Problem {
     shared.uses.count_conflict(place_of(&record));
     shared.saw(&record.scope, Event::Conflicted);
     let RequestRecord { key, id, fingerprint, summary, first_seen_at, .. } = record;
@@ -269,7 +269,7 @@ fn conflict(shared: &Shared, request: &BeginRequest, record: RequestRecord) -> P
 /// A begin in progress. If the caller disconnects, it runs to its end and the hold is released. Otherwise the caller's
 /// retry would wait until the hold expires.
 struct BeginInProgress {
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
     request: Arc<BeginRequest>,
     asking: Option<BoxFuture<'static, StoreResult<BeginOutcome>>>,
 }

@@ -146,7 +146,7 @@ impl<B> AnswerBody<B> {
 }
 
 /// Outcome of reading a response body.
-pub(crate) enum Read<B> {
+pub(crate) enum BodyRead<B> {
     /// All of it.
     Whole(Bytes),
     /// The body is larger than the limit for stored bodies.
@@ -154,9 +154,9 @@ pub(crate) enum Read<B> {
 }
 
 /// Reads a body until it ends or is larger than `limit`.
-pub(crate) async fn read<B: Body<Data = Bytes>>(body: B, limit: usize) -> Result<Read<B>, B::Error> {
+pub(crate) async fn read<B: Body<Data = Bytes>>(body: B, limit: usize) -> Result<BodyRead<B>, B::Error> {
     if body.size_hint().lower() > limit as u64 {
-        return Ok(Read::Long(AnswerBody::passed(body)));
+        return Ok(BodyRead::Long(AnswerBody::passed(body)));
     }
     let mut rest = Box::pin(body);
     let mut held = VecDeque::new();
@@ -167,10 +167,10 @@ pub(crate) async fn read<B: Body<Data = Bytes>>(body: B, limit: usize) -> Result
         size = size.saturating_add(data.len());
         held.push_back(data);
         if size > limit {
-            return Ok(Read::Long(AnswerBody { held, rest: Some(rest) }));
+            return Ok(BodyRead::Long(AnswerBody { held, rest: Some(rest) }));
         }
     }
-    Ok(Read::Whole(match held.len() {
+    Ok(BodyRead::Whole(match held.len() {
         1 => held.remove(0).unwrap_or_default(),
         _ => held.into_iter().flatten().collect(),
     }))
@@ -222,15 +222,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_is_held_up_to_its_limit_and_passed_on_whole_beyond_it() {
-        let Ok(Read::Whole(bytes)) = read(chunks(&["ab", "cd"]), 4).await else { panic!("it fits") };
+        let Ok(BodyRead::Whole(bytes)) = read(chunks(&["ab", "cd"]), 4).await else { panic!("it fits") };
         assert_eq!(bytes, "abcd");
-        let Ok(Read::Long(body)) = read(chunks(&["ab", "cd", "ef"]), 3).await else {
+        let Ok(BodyRead::Long(body)) = read(chunks(&["ab", "cd", "ef"]), 3).await else {
             panic!("it does not fit")
         };
         assert_eq!(body.collect().await.unwrap().to_bytes(), "abcdef");
-        let Ok(Read::Long(body)) = read(Full::from("abcd"), 3).await else { panic!("it does not fit") };
+        let Ok(BodyRead::Long(body)) = read(Full::from("abcd"), 3).await else { panic!("it does not fit") };
         assert_eq!(body.size_hint().exact(), Some(4));
-        let Ok(Read::Whole(bytes)) = read(chunks(&[]), 0).await else { panic!("nothing fits") };
+        let Ok(BodyRead::Whole(bytes)) = read(chunks(&[]), 0).await else { panic!("nothing fits") };
         assert!(AnswerBody::<Full<Bytes>>::whole(bytes).is_end_stream());
     }
 

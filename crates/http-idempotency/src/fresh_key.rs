@@ -18,11 +18,11 @@ use tracing::Instrument;
 
 use crate::BoxError;
 use crate::answer::{self, AnswerBody, Outcome};
-use crate::flights::InFlightRequest;
+use crate::in_flight::InFlightRequest;
 use crate::observe::Event;
 use crate::operation::OperationId;
 use crate::policy::{Keep, Policy};
-use crate::shared::Shared;
+use crate::shared::LayerState;
 
 /// Request extension behind [`IdempotencyLayer::in_one_write`](crate::IdempotencyLayer::in_one_write): the key was free a
 /// moment ago, and nothing is stored under it.
@@ -81,7 +81,7 @@ impl FreshKey {
 }
 
 /// A request that was admitted without a hold.
-pub(crate) struct Fresh {
+pub(crate) struct UnheldRequest {
     pub(crate) begin: Arc<BeginRequest>,
     pub(crate) keep: Option<Keep>,
     pub(crate) flight: InFlightRequest,
@@ -90,8 +90,8 @@ pub(crate) struct Fresh {
 /// Calls the service without a hold, in a task of its own, so that a caller that disconnects stops nothing. `None` if
 /// the request must be held: then nothing was done, or what was done is found under the key.
 pub(crate) async fn run<S, Q, B>(
-    shared: Arc<Shared>,
-    fresh: Fresh,
+    shared: Arc<LayerState>,
+    fresh: UnheldRequest,
     mut service: S,
     mut request: Request<Q>,
 ) -> Option<Response<AnswerBody<B>>>
@@ -102,7 +102,7 @@ where
     Q: Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
 {
-    let Fresh { begin, keep, flight } = fresh;
+    let UnheldRequest { begin, keep, flight } = fresh;
     let id = begin.id;
     request.extensions_mut().insert(OperationId(id));
     request.extensions_mut().insert(begin.key.clone());

@@ -11,13 +11,13 @@ use hapax_engine::store::{KeyRef, StoreError, StoreResult};
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
-use crate::flights::RequestKey;
+use crate::in_flight::RequestKey;
 use crate::limits::{BEGIN_TRIES, FINISH_TRIES, FIRST_PAUSE, LONGEST_PAUSE, UNSAVED_FOR};
 use crate::policy::Keep;
-use crate::shared::{Shared, within_store_wait};
+use crate::shared::{LayerState, within_store_wait};
 
 pub(crate) struct Hold {
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
     /// The begin request with the effective id, so that it can be sent again to renew the hold.
     pub(crate) begin: Arc<BeginRequest>,
     /// True if an earlier holder began the request and crashed.
@@ -41,7 +41,7 @@ pub(crate) enum Finished {
 impl Hold {
     /// The hold that `begin` returned, on the operation `id`.
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<LayerState>,
         begin: &Arc<BeginRequest>,
         id: RequestId,
         is_taken_over: bool,
@@ -144,7 +144,7 @@ impl Hold {
 }
 
 /// Sends a begin. If its outcome is unknown it is sent again, which is safe with the same token.
-pub(crate) async fn begin(shared: &Shared, request: &BeginRequest) -> StoreResult<BeginOutcome> {
+pub(crate) async fn begin(shared: &LayerState, request: &BeginRequest) -> StoreResult<BeginOutcome> {
     let mut tries = 1;
     loop {
         match within_store_wait(shared.book().begin_request(request.clone())).await {
@@ -156,7 +156,7 @@ pub(crate) async fn begin(shared: &Shared, request: &BeginRequest) -> StoreResul
 
 /// Releases a request whose caller disconnected or never learned the outcome.
 pub(crate) async fn give_back(
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
     request: Arc<BeginRequest>,
     begun: StoreResult<BeginOutcome>,
 ) {
@@ -181,7 +181,7 @@ pub(crate) async fn give_back(
     }
 }
 
-async fn find_until_told(shared: &Shared, request: &BeginRequest) -> Option<RequestRecord> {
+async fn find_until_told(shared: &LayerState, request: &BeginRequest) -> Option<RequestRecord> {
     let mut pause = FIRST_PAUSE;
     loop {
         match within_store_wait(shared.book().find_request(&request.scope, &request.key)).await {
@@ -218,7 +218,7 @@ impl Drop for KeepAlive {
     }
 }
 
-async fn renew(shared: Arc<Shared>, request: Arc<BeginRequest>, calm: Arc<Mutex<()>>) {
+async fn renew(shared: Arc<LayerState>, request: Arc<BeginRequest>, calm: Arc<Mutex<()>>) {
     let every = request.hold_for / 3;
     loop {
         tokio::time::sleep(every).await;

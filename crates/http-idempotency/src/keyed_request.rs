@@ -17,7 +17,7 @@ use crate::header::{read_first_sent, read_key, read_wait};
 use crate::limits::MAX_SHOWN_PATH_CHARS;
 use crate::policy::KeyNeed;
 use crate::problem::{Code, Problem};
-use crate::shared::Shared;
+use crate::shared::LayerState;
 
 /// Request extension with the path as the caller sees it, for services below a router that strips a prefix. Without it,
 /// two routes that look alike below the router would be one.
@@ -25,7 +25,7 @@ use crate::shared::Shared;
 pub struct FullUri(pub Uri);
 
 /// Reads the key and scope from the head of a request, or returns `None` for a request to pass on unchanged.
-pub(crate) fn read_head(shared: &Shared, parts: &Parts) -> Result<Option<Keyed>, Problem> {
+pub(crate) fn read_head(shared: &LayerState, parts: &Parts) -> Result<Option<Keyed>, Problem> {
     if !matches!(parts.method, Method::POST | Method::PATCH | Method::DELETE) {
         return Ok(None);
     }
@@ -58,7 +58,7 @@ pub(crate) fn read_head(shared: &Shared, parts: &Parts) -> Result<Option<Keyed>,
 }
 
 /// Reads the whole body.
-pub(crate) async fn read_body<B>(shared: &Shared, body: B) -> Result<Bytes, Problem>
+pub(crate) async fn read_body<B>(shared: &LayerState, body: B) -> Result<Bytes, Problem>
 where
     B: Body,
     B::Data: Buf,
@@ -91,7 +91,7 @@ fn unreadable(error: BoxError) -> Problem {
 }
 
 /// The begin request for the store.
-pub(crate) fn beginning(shared: &Shared, keyed: &Keyed, parts: &Parts, body: &[u8]) -> BeginRequest {
+pub(crate) fn beginning(shared: &LayerState, keyed: &Keyed, parts: &Parts, body: &[u8]) -> BeginRequest {
     let uri = parts.extensions.get().map_or(&parts.uri, |FullUri(uri)| uri);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let method = parts.method.as_str();

@@ -11,12 +11,12 @@ use crate::observe::{IdempotencyStats, Observe};
 use crate::policy::{KeyNeed, Policy, PolicyError};
 use crate::problem::Problems;
 use crate::service::Idempotency;
-use crate::shared::Shared;
+use crate::shared::LayerState;
 
 /// Applies the contract of `Idempotency-Key` to services. Clones share their state, so one layer serves many routes.
 #[derive(Clone)]
 pub struct IdempotencyLayer {
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
 }
 
 /// Reason why a layer cannot be created.
@@ -40,7 +40,7 @@ impl IdempotencyLayer {
         if store.request_key_store().is_none() {
             return Err(LayerError::NoKeyBook);
         }
-        Ok(IdempotencyLayer { shared: Arc::new(Shared::new(store, policy)) })
+        Ok(IdempotencyLayer { shared: Arc::new(LayerState::new(store, policy)) })
     }
 
     /// Sets how callers are identified.
@@ -78,7 +78,7 @@ impl IdempotencyLayer {
         self.with(|shared| shared.is_in_one_write = true)
     }
 
-    fn with(self, change: impl FnOnce(&mut Shared)) -> Self {
+    fn with(self, change: impl FnOnce(&mut LayerState)) -> Self {
         let mut shared = Arc::unwrap_or_clone(self.shared);
         change(&mut shared);
         IdempotencyLayer { shared: Arc::new(shared) }

@@ -15,13 +15,13 @@ use tracing::Instrument;
 
 use crate::BoxError;
 use crate::admission::in_progress;
-use crate::answer::{self, AnswerBody, Outcome, Read};
+use crate::answer::{self, AnswerBody, BodyRead, Outcome};
 use crate::header::IDEMPOTENCY_STORED;
 use crate::hold::{Finished, Hold};
 use crate::observe::Event;
 use crate::policy::Keep;
 use crate::problem::{Code, Problem};
-use crate::shared::Shared;
+use crate::shared::LayerState;
 
 /// Request extension with the id of the operation. A takeover after a crash has the same id, so effects made under it
 /// happen once.
@@ -43,7 +43,7 @@ struct Answered<B> {
 
 /// Calls the service under a hold, and waits for the answer as long as the caller does.
 pub(crate) async fn run<S, Q, B>(
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
     hold: Hold,
     service: S,
     mut request: Request<Q>,
@@ -89,7 +89,7 @@ where
 }
 
 async fn carry_out<S, Q, B>(
-    shared: &Shared,
+    shared: &LayerState,
     hold: &Hold,
     service: S,
     request: Request<Q>,
@@ -153,7 +153,11 @@ async fn carry_out<S, Q, B>(
     let _ = tell.send(response);
 }
 
-async fn call<S, Q, B>(shared: &Shared, mut service: S, request: Request<Q>) -> Result<Answered<B>, BoxError>
+async fn call<S, Q, B>(
+    shared: &LayerState,
+    mut service: S,
+    request: Request<Q>,
+) -> Result<Answered<B>, BoxError>
 where
     S: Service<Request<Q>, Response = Response<B>>,
     S::Error: Into<BoxError>,
@@ -171,8 +175,8 @@ where
     let (kept, body) = match shared.is_confidential && parts.status.is_success() {
         true => (None, AnswerBody::passed(body)),
         false => match answer::read(body, policy.max_stored_answer).await.map_err(Into::into)? {
-            Read::Whole(bytes) => (Some(bytes.clone()), AnswerBody::whole(bytes)),
-            Read::Long(body) => (None, body),
+            BodyRead::Whole(bytes) => (Some(bytes.clone()), AnswerBody::whole(bytes)),
+            BodyRead::Long(body) => (None, body),
         },
     };
     let answer = answer::to_stored(parts.status, &parts.headers, &policy.keep_headers, kept.as_ref());
@@ -184,7 +188,7 @@ fn mark_unsaved<B>(response: &mut Response<B>) {
 }
 
 /// The service failed after it may have begun, so the failure counts as its answer.
-fn failed<B>(shared: &Shared, hold: &Hold, extensions: &Extensions, how: &str) -> Answered<B> {
+fn failed<B>(shared: &LayerState, hold: &Hold, extensions: &Extensions, how: &str) -> Answered<B> {
     shared.saw(&hold.begin.scope, Event::Failed);
     let id = hold.begin.id;
     tracing::error!(%id, key = %hold.begin.key, how, "the service failed while it processed a request with a key");

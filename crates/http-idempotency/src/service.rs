@@ -16,17 +16,17 @@ use crate::answer::AnswerBody;
 use crate::fresh_key;
 use crate::keyed_request::{beginning, read_body, read_head};
 use crate::operation;
-use crate::shared::Shared;
+use crate::shared::LayerState;
 
 /// A service under the contract of `Idempotency-Key`. [`IdempotencyLayer`](crate::IdempotencyLayer) creates it.
 #[derive(Clone)]
 pub struct Idempotency<S> {
     inner: S,
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
 }
 
 impl<S> Idempotency<S> {
-    pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(inner: S, shared: Arc<LayerState>) -> Self {
         Idempotency { inner, shared }
     }
 }

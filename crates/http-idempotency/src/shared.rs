@@ -11,7 +11,7 @@ use http::{Extensions, Response};
 use tokio::sync::Semaphore;
 
 use crate::caller::{FromExtensions, IdentifyCaller};
-use crate::flights::InFlightRequests;
+use crate::in_flight::InFlightRequests;
 use crate::limits::{MAX_UNSAVED, STORE_WAIT};
 use crate::observe::{Counters, Event, Observe};
 use crate::policy::{KeyNeed, Policy};
@@ -21,7 +21,7 @@ use crate::uses::UseCounts;
 pub(crate) type KeyNeedRule = dyn Fn(&Parts) -> Option<KeyNeed> + Send + Sync;
 
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct LayerState {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) identify: Arc<dyn IdentifyCaller>,
@@ -39,9 +39,9 @@ pub(crate) struct Shared {
     pub(crate) unsaved: Arc<Semaphore>,
 }
 
-impl Shared {
+impl LayerState {
     pub(crate) fn new(store: Arc<dyn Store>, policy: Policy) -> Self {
-        Shared {
+        LayerState {
             policy: Arc::new(policy),
             identify: Arc::new(FromExtensions),
             problems: Arc::new(PlainProblems),

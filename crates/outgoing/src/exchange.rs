@@ -15,7 +15,7 @@ use crate::fault::{Fault, Part};
 use crate::limits::{MAX_LOCATION_CHARS, MAX_RESPONSE_HEAD_BYTES};
 use crate::request::Answer;
 use crate::rules::Rules;
-use crate::watched::{Progress, Watched};
+use crate::tracked_stream::{Progress, TrackedStream};
 
 /// Sends the request and reads the answer. The connection ends with this future: dropping it leaves no task behind.
 pub(crate) async fn exchange<S>(
@@ -27,7 +27,7 @@ pub(crate) async fn exchange<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let io = TokioIo::new(Watched::new(stream, progress.clone()));
+    let io = TokioIo::new(TrackedStream::new(stream, progress.clone()));
     let handshake = http1::Builder::new()
         .max_headers(rules.max_response_headers)
         .max_header_size(MAX_RESPONSE_HEAD_BYTES)

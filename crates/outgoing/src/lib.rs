@@ -29,22 +29,22 @@
 
 mod address;
 mod connect;
+mod destination_pattern;
 mod exchange;
 mod fault;
 pub mod limits;
 mod lookup;
 mod outgoing;
-mod place;
 mod request;
 mod rules;
 mod target;
 mod tls;
-mod watched;
+mod tracked_stream;
 
 pub use address::Kind;
+pub use destination_pattern::{BadPlace, DestinationPattern};
 pub use fault::{Fault, Part, Refusal};
 pub use lookup::{Answers, Lookup, SystemLookup};
-pub use outgoing::{Outgoing, Unusable};
-pub use place::{BadPlace, Place};
+pub use outgoing::{InvalidRules, Outgoing};
 pub use request::{Answer, Request, SendCheck};
 pub use rules::{CLOSED_PORTS, Ports, Rules};

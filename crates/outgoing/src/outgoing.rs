@@ -22,7 +22,7 @@ use crate::request::{Answer, Request};
 use crate::rules::Rules;
 use crate::target::{Host, Target};
 use crate::tls;
-use crate::watched::Progress;
+use crate::tracked_stream::Progress;
 
 /// Header fields that decide where a request ends, who receives it, or what the connection becomes.
 const OURS: &[&str] = &[
@@ -51,7 +51,7 @@ pub struct Outgoing {
 
 /// Invalid rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
+pub enum InvalidRules {
     /// The user agent is not a valid header value.
     #[error("the user agent `{text}` cannot be sent in a header; use printable ASCII")]
     UserAgent {
@@ -80,20 +80,20 @@ pub enum Unusable {
 
 impl Outgoing {
     /// Creates a client with these rules and the operating system's resolver.
-    pub fn new(rules: Rules) -> Result<Self, Unusable> {
+    pub fn new(rules: Rules) -> Result<Self, InvalidRules> {
         Self::with_lookup(rules, SystemLookup)
     }
 
     /// Creates a client with these rules and another resolver.
-    pub fn with_lookup(rules: Rules, lookup: impl Lookup) -> Result<Self, Unusable> {
+    pub fn with_lookup(rules: Rules, lookup: impl Lookup) -> Result<Self, InvalidRules> {
         let tls = tls::connector(&rules.extra_roots)?;
         let user_agent = judge(&rules)?;
         Ok(Self { rules: Arc::new(rules), user_agent, lookup: Arc::new(lookup), tls })
     }
 
-    /// Creates a client with other rules, for example those of one workspace. The trusted certificates are shared, so
+    /// Creates a client with other rules, for example the rules of one workspace. The trusted certificates are shared, so
     /// the `extra_roots` of the first client stay in force.
-    pub fn under(&self, rules: Rules) -> Result<Self, Unusable> {
+    pub fn under(&self, rules: Rules) -> Result<Self, InvalidRules> {
         let user_agent = judge(&rules)?;
         Ok(Self { rules: Arc::new(rules), user_agent, lookup: self.lookup.clone(), tls: self.tls.clone() })
     }
@@ -219,26 +219,26 @@ fn server_name(target: &Target) -> Result<ServerName<'static>, String> {
     }
 }
 
-fn judge(rules: &Rules) -> Result<HeaderValue, Unusable> {
+fn judge(rules: &Rules) -> Result<HeaderValue, InvalidRules> {
     if rules.total_timeout.is_zero() || rules.connect_timeout.is_zero() {
-        return Err(Unusable::Limit {
+        return Err(InvalidRules::Limit {
             what: "a timeout of zero lets no request through; give it at least a moment",
         });
     }
     if rules.longest_timeout > LONGEST_TIMEOUT {
-        return Err(Unusable::Limit { what: "longest_timeout may be an hour at most" });
+        return Err(InvalidRules::Limit { what: "longest_timeout may be an hour at most" });
     }
     if rules.total_timeout > rules.longest_timeout {
-        return Err(Unusable::Limit { what: "total_timeout may be longest_timeout at most" });
+        return Err(InvalidRules::Limit { what: "total_timeout may be longest_timeout at most" });
     }
     if rules.max_response_headers == 0 {
-        return Err(Unusable::Limit { what: "max_response_headers must be at least 1" });
+        return Err(InvalidRules::Limit { what: "max_response_headers must be at least 1" });
     }
     let text = &rules.user_agent;
     HeaderValue::from_str(text)
         .ok()
         .filter(|_| !text.trim().is_empty())
-        .ok_or(Unusable::UserAgent { text: text.clone() })
+        .ok_or(InvalidRules::UserAgent { text: text.clone() })
 }
 
 impl fmt::Debug for Outgoing {

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::address::{Kind, find_kind, find_wrapped};
+use crate::destination_pattern::DestinationPattern;
 use crate::fault::Refusal;
 use crate::limits;
-use crate::place::Place;
 use crate::target::{Host, Target};
 
 /// Destinations and limits of outgoing requests. By default the whole public internet is open, and nothing else.
@@ -17,9 +17,9 @@ use crate::target::{Host, Target};
 pub struct Rules {
     /// Places that are open although they are not public. A host name opens the loopback and private addresses that it
     /// resolves to. Link-local addresses (metadata services) and reserved ones must be listed as addresses.
-    pub allow: Vec<Place>,
+    pub allow: Vec<DestinationPattern>,
     /// Places that are closed although they are public or allowed.
-    pub deny: Vec<Place>,
+    pub deny: Vec<DestinationPattern>,
     /// Allows only the places in `allow`.
     pub only_allowed: bool,
     /// Allows requests to this machine, for development.
@@ -140,7 +140,7 @@ impl Rules {
             Host::Name(name) => place.has_name(name, port) && kind.is_none_or(Kind::is_opened_by_name),
             Host::Address(_) => false,
         });
-        let opened: Vec<&Place> = by_address.chain(by_name).collect();
+        let opened: Vec<&DestinationPattern> = by_address.chain(by_name).collect();
         let named_port = opened.iter().any(|place| place.port.is_some());
         if !named_port && !self.ports.has(port) {
             return Err(Refusal::Port { host: host(), port });

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use url::Url;
 
+use crate::destination_pattern::normalise;
 use crate::fault::Refusal;
 use crate::limits::MAX_URL_BYTES;
-use crate::place::normalise;
 
 /// Destination of a request.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 //! - [`Database`] is a fresh copy of a template in a server that all tests of a build share, for the many tests that
 //!   want only an empty database. Test processes come and go; the server starts with the first and ends soon after the last.
 //!
-//! - [`Bouncer`] is a PgBouncer in front of a [`Server`], in whichever mode a test asks for.
+//! - [`PgBouncer`] is a PgBouncer in front of a [`Server`], in whichever mode a test asks for.
 //!
 //! A server ends with the process that uses it, however that process ends: a keeper waits for a lock that the process
 //! holds, and the operating system lets go of it in any case. On a [`Server`] `fsync` is on, since durability is among what is
@@ -17,15 +17,15 @@
 
 mod base_backup;
 mod binaries;
-mod bouncer;
 mod cluster;
 mod database;
 mod error;
-mod keeper;
+mod pgbouncer;
 mod server;
+mod server_guard;
 mod shared;
 
-pub use bouncer::Bouncer;
 pub use database::Database;
 pub use error::FixtureError;
+pub use pgbouncer::PgBouncer;
 pub use server::{Server, ServerOptions, Shutdown};

@@ -10,7 +10,7 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::cluster::Cluster;
 use crate::error::FixtureError;
-use crate::keeper::{self, Locks};
+use crate::server_guard::{self, Locks};
 
 /// How long a standby may take to follow.
 const FOLLOW_WITHIN: Duration = Duration::from_secs(30);
@@ -76,7 +76,7 @@ impl Server {
         let locks = Locks::in_folder(&folder);
         let (guard, in_use) = (locks.take_guard()?, locks.use_it()?);
         // Before the server, so that there is no moment at which nothing would end it.
-        keeper::spawn(&folder, &locks, Duration::ZERO)?;
+        server_guard::spawn(&folder, &locks, Duration::ZERO)?;
         let cluster = start(&folder)?;
         drop(guard);
         Ok(Server { cluster, _in_use: in_use })

@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::binaries::named_folder;
 use crate::cluster::Cluster;
 use crate::error::FixtureError;
-use crate::keeper::{self, Locks};
 use crate::server::make_folder;
+use crate::server_guard::{self, Locks};
 
 /// How long the server waits for the next test process.
 const LINGER: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ const HASTY: [(&str, &str); 1] = [("fsync", "off")];
 
 /// This process's use of the shared server.
 #[derive(Debug)]
-struct Shared {
+struct ServerUse {
     cluster: Cluster,
     /// The server stays as long as this process.
     _in_use: File,
@@ -30,7 +30,7 @@ struct Shared {
 
 /// The shared server, started if it is not there.
 pub(crate) fn cluster() -> Result<&'static Cluster, FixtureError> {
-    static SHARED: OnceLock<Shared> = OnceLock::new();
+    static SHARED: OnceLock<ServerUse> = OnceLock::new();
     if let Some(shared) = SHARED.get() {
         return Ok(&shared.cluster);
     }
@@ -39,7 +39,7 @@ pub(crate) fn cluster() -> Result<&'static Cluster, FixtureError> {
     Ok(&SHARED.get_or_init(|| joined).cluster)
 }
 
-fn join() -> Result<Shared, FixtureError> {
+fn join() -> Result<ServerUse, FixtureError> {
     let home = home()?;
     std::fs::create_dir_all(&home).map_err(FixtureError::file(&home))?;
     let locks = Locks::in_folder(&home);
@@ -49,19 +49,19 @@ fn join() -> Result<Shared, FixtureError> {
     if let Some(cluster) = read_place(&place)? {
         if cluster.pid().is_some() {
             // If the keeper was killed, this is the new one.
-            keeper::spawn(&cluster.folder, &locks, LINGER)?;
-            return Ok(Shared { cluster, _in_use: in_use });
+            server_guard::spawn(&cluster.folder, &locks, LINGER)?;
+            return Ok(ServerUse { cluster, _in_use: in_use });
         }
         // Nothing runs on it, so there is nothing to keep.
         let _ = std::fs::remove_dir_all(&cluster.folder);
     }
     let folder = make_folder()?;
-    keeper::spawn(&folder, &locks, LINGER)?;
+    server_guard::spawn(&folder, &locks, LINGER)?;
     let settings = HASTY.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let cluster = Cluster::create(&folder, &settings)?;
     let text = format!("{}\n{}\n{}\n", folder.display(), cluster.port, cluster.password);
     std::fs::write(&place, text).map_err(FixtureError::file(&place))?;
-    Ok(Shared { cluster, _in_use: in_use })
+    Ok(ServerUse { cluster, _in_use: in_use })
 }
 
 /// Beside the test programs, so that each build has a server of its own; and one for each PostgreSQL that the environment names.

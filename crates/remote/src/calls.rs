@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use crate::outbox::Late;
 use crate::session::Session;
-use crate::wire::{CallMessage, ToldFailure, payload_of};
+use crate::wire::{CallMessage, FailureRef, payload_of};
 use crate::worker::Worker;
 
 /// One call of a task, as its code sees it.
@@ -151,7 +151,7 @@ impl Worker {
                 RawJson::from_value(&CallResult { call: &call, output: None, failure, rejected: None })
             }
         };
-        // What a call came to is there before the call is over.
+        // The outcome of a call is there before the call is over.
         let was_severed = session.calls().remove(&call).is_none();
         match (was_severed, outcome) {
             (false, _) => session.hand_in_result(result.expect("a result is JSON")),
@@ -251,7 +251,7 @@ struct CallResult<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<&'a serde_json::value::RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<ToldFailure<'a>>,
+    failure: Option<FailureRef<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<&'a str>,
 }

@@ -25,9 +25,9 @@ pub(crate) fn error_of(error: ClientError) -> Error {
     }
 }
 
-/// What to do about a request of a session that failed.
+/// Reaction to a failed request of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Remedy {
+pub(crate) enum RecoveryAction {
     /// Send the same again: a lost answer is unknown, never lost.
     SendAgain,
     /// The session is over. Open another.
@@ -38,23 +38,25 @@ pub(crate) enum Remedy {
     Refused,
 }
 
-pub(crate) fn remedy_of(error: &ClientError) -> Remedy {
+pub(crate) fn remedy_of(error: &ClientError) -> RecoveryAction {
     match error {
         ClientError::Refused(problem) => match problem.code {
-            Code::SessionUnknown => Remedy::NewSession,
+            Code::SessionUnknown => RecoveryAction::NewSession,
             Code::SessionReplaced | Code::Unauthorized | Code::Forbidden | Code::WorkflowTaken => {
-                Remedy::GiveUp
+                RecoveryAction::GiveUp
             }
-            _ if problem.retryable || problem.status >= 500 => Remedy::SendAgain,
-            _ => Remedy::Refused,
+            _ if problem.retryable || problem.status >= 500 => RecoveryAction::SendAgain,
+            _ => RecoveryAction::Refused,
         },
-        ClientError::Unreachable { .. } => Remedy::SendAgain,
+        ClientError::Unreachable { .. } => RecoveryAction::SendAgain,
         // A proxy without a server behind it, or an answer that was cut.
         ClientError::Protocol { status, .. } if status.is_none_or(|status| status >= 500) => {
-            Remedy::SendAgain
+            RecoveryAction::SendAgain
         }
-        ClientError::Protocol { status: Some(404), .. } => Remedy::SendAgain,
-        ClientError::Protocol { .. } => Remedy::Refused,
-        ClientError::Setup(_) | ClientError::Tls(_) | ClientError::Redirected { .. } => Remedy::GiveUp,
+        ClientError::Protocol { status: Some(404), .. } => RecoveryAction::SendAgain,
+        ClientError::Protocol { .. } => RecoveryAction::Refused,
+        ClientError::Setup(_) | ClientError::Tls(_) | ClientError::Redirected { .. } => {
+            RecoveryAction::GiveUp
+        }
     }
 }

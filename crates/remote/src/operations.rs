@@ -41,7 +41,7 @@ pub struct RemoteStart {
 pub struct RemoteRunRef {
     /// The run.
     pub run: RunId,
-    /// Whether this request created it.
+    /// True if this request created it.
     pub created: bool,
 }
 
@@ -176,7 +176,7 @@ impl Remote {
         retried.map(|run| status_of(run.status)).map_err(|error| of_run(run, error))
     }
 
-    /// Turns a refusal that says that nothing is to be done into the status of the run.
+    /// Turns a refusal for lack of work into the status of the run.
     async fn unless(
         &self,
         run: RunId,

@@ -34,7 +34,7 @@ struct Entry {
     late: Vec<Late>,
 }
 
-/// What one commit may hold.
+/// Limits of one commit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommitLimits {
     pub(crate) max_items: usize,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hapax_api::client::ClientError;
 
-use crate::errors::{Remedy, remedy_of};
+use crate::errors::{RecoveryAction, remedy_of};
 use crate::limits::{ANSWER_WITHIN, FIRST_WAIT, LONGEST_WAIT};
 
 /// Sends until there is an answer, or one that sending again does not change. Each try may take `wait` and a little
@@ -22,7 +22,7 @@ where
         let answer = tokio::time::timeout(wait + ANSWER_WITHIN, send()).await;
         match answer {
             Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(error)) if remedy_of(&error) == Remedy::SendAgain => {
+            Ok(Err(error)) if remedy_of(&error) == RecoveryAction::SendAgain => {
                 tracing::debug!(%error, "a request is sent again");
             }
             Ok(Err(error)) => return Err(error),

@@ -13,22 +13,22 @@ use crate::outbox::Late;
 use crate::session::Session;
 use crate::wire::{read_records, write_item};
 
-/// What a run is told.
-pub(crate) enum Told {
+/// Input of a run.
+pub(crate) enum RunInput {
     Message(RunMessage),
     /// Others need its place.
     Evict,
 }
 
 /// A run that this process keeps.
-pub(crate) struct KeptRun {
-    pub(crate) inbox: mpsc::UnboundedSender<Told>,
-    pub(crate) place: Arc<Place>,
+pub(crate) struct LiveRun {
+    pub(crate) inbox: mpsc::UnboundedSender<RunInput>,
+    pub(crate) place: Arc<RunPlace>,
 }
 
-/// Whether a run can be forgotten, and when it was last told something.
+/// Whether the cache may drop a run, and the time of its last message.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct RunPlace {
     pub(crate) is_idle: AtomicBool,
     pub(crate) told_at: AtomicU64,
 }
@@ -39,8 +39,8 @@ struct RunTask {
     run: String,
     activation: String,
     remote: RemoteRun,
-    inbox: mpsc::UnboundedReceiver<Told>,
-    place: Arc<Place>,
+    inbox: mpsc::UnboundedReceiver<RunInput>,
+    place: Arc<RunPlace>,
     /// Attempts under way that count in the session.
     running: usize,
 }
@@ -51,8 +51,8 @@ pub(crate) async fn run(
     id: String,
     mut activation: RemoteActivation,
     has_more_log: bool,
-    inbox: mpsc::UnboundedReceiver<Told>,
-    place: Arc<Place>,
+    inbox: mpsc::UnboundedReceiver<RunInput>,
+    place: Arc<RunPlace>,
 ) {
     let run = activation.run.to_string();
     if has_more_log {
@@ -93,11 +93,11 @@ impl RunTask {
         loop {
             let mut has_more = false;
             match self.inbox.poll_recv(cx) {
-                Poll::Ready(Some(Told::Message(message))) => {
+                Poll::Ready(Some(RunInput::Message(message))) => {
                     self.remote.deliver(message);
                     has_more = true;
                 }
-                Poll::Ready(Some(Told::Evict)) => {
+                Poll::Ready(Some(RunInput::Evict)) => {
                     if self.remote.is_idle() {
                         self.remote.evict();
                     }
@@ -111,7 +111,7 @@ impl RunTask {
                 continue;
             }
             let turn = self.remote.poll(cx);
-            // What an attempt came to is there before the attempt is over.
+            // The outcome of an attempt is there before the attempt is over.
             self.hand_in(&turn.items);
             self.session.worker.count_running(self.running, turn.running);
             self.running = turn.running;
@@ -151,7 +151,7 @@ impl Drop for RunTask {
     }
 }
 
-/// What an outcome proves by itself.
+/// Evidence from an outcome.
 fn late_of(item: &Item) -> Option<Late> {
     let Item::Outcome { attempt, outcome, evidence: Some(evidence), .. } = item else { return None };
     let output = match outcome {

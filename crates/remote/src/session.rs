@@ -12,11 +12,11 @@ use hapax_engine::hold::HoldSource;
 use hapax_engine::remote::RunMessage;
 use tokio::sync::{Notify, mpsc};
 
-use crate::errors::{Remedy, remedy_of};
+use crate::errors::{RecoveryAction, remedy_of};
 use crate::limits::{AFTER_REFUSAL, YIELDS_BEFORE_COMMIT};
 use crate::outbox::{Batch, CommitLimits, Late, Outbox};
 use crate::requests::send_until_answered;
-use crate::run_task::{self, KeptRun, Place, Told};
+use crate::run_task::{self, LiveRun, RunInput, RunPlace};
 use crate::wire::{Message, read_message};
 use crate::worker::Worker;
 
@@ -38,7 +38,7 @@ pub(crate) struct Session {
     limits: CommitLimits,
     outbox: Mutex<Outbox>,
     outbox_filled: Notify,
-    runs: Mutex<HashMap<String, KeptRun>>,
+    runs: Mutex<HashMap<String, LiveRun>>,
     /// Rights of tasks and actions under way, by call.
     calls: Mutex<HashMap<String, Hold>>,
     told: AtomicU64,
@@ -78,7 +78,7 @@ impl Session {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn runs(&self) -> MutexGuard<'_, HashMap<String, KeptRun>> {
+    fn runs(&self) -> MutexGuard<'_, HashMap<String, LiveRun>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,12 +103,12 @@ impl Session {
             match self.send(self.poll_for, send).await {
                 Ok(messages) => self.take(messages),
                 Err(error) => match remedy_of(&error) {
-                    Remedy::GiveUp => return SessionEnd::Final(Box::new(error)),
-                    Remedy::NewSession => {
+                    RecoveryAction::GiveUp => return SessionEnd::Final(Box::new(error)),
+                    RecoveryAction::NewSession => {
                         tracing::info!(session = %self.id, "the session is over; a new one is opened");
                         return SessionEnd::Over;
                     }
-                    Remedy::SendAgain | Remedy::Refused => {
+                    RecoveryAction::SendAgain | RecoveryAction::Refused => {
                         tracing::error!(%error, "a poll was refused; a new session is opened");
                         tokio::time::sleep(AFTER_REFUSAL).await;
                         return SessionEnd::Over;
@@ -143,12 +143,12 @@ impl Session {
                     self.take(messages);
                 }
                 Err(error) => match remedy_of(&error) {
-                    Remedy::GiveUp => return SessionEnd::Final(Box::new(error)),
-                    Remedy::NewSession => return SessionEnd::Over,
-                    Remedy::SendAgain | Remedy::Refused => {
+                    RecoveryAction::GiveUp => return SessionEnd::Final(Box::new(error)),
+                    RecoveryAction::NewSession => return SessionEnd::Over,
+                    RecoveryAction::SendAgain | RecoveryAction::Refused => {
                         tracing::error!(%error, "a commit was refused; its runs are given back");
                         for run in &asked.runs {
-                            self.tell(&run.activation, Told::Message(RunMessage::Drop));
+                            self.tell(&run.activation, RunInput::Message(RunMessage::Drop));
                         }
                     }
                 },
@@ -172,14 +172,14 @@ impl Session {
         if had_passed {
             for run in self.runs().values() {
                 // A run that ended takes nothing more.
-                let _ = run.inbox.send(Told::Message(RunMessage::HoldRenewed));
+                let _ = run.inbox.send(RunInput::Message(RunMessage::HoldRenewed));
             }
             self.worker.hold_renewed.notify_waiters();
         }
         Ok(answer)
     }
 
-    /// Whether nothing waits to be handed in.
+    /// True if nothing waits to be sent.
     pub(crate) fn is_handed_in(&self) -> bool {
         self.outbox().is_empty() && !self.is_committing.load(Ordering::Acquire)
     }
@@ -197,9 +197,9 @@ impl Session {
         match message {
             Message::Activate { id, activation, has_more_log } => {
                 let (inbox, told) = mpsc::unbounded_channel();
-                let place = Arc::<Place>::default();
+                let place = Arc::<RunPlace>::default();
                 place.told_at.store(self.told.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-                self.runs().insert(id.clone(), KeptRun { inbox, place: place.clone() });
+                self.runs().insert(id.clone(), LiveRun { inbox, place: place.clone() });
                 self.make_room();
                 tokio::spawn(run_task::run(self.clone(), id, *activation, has_more_log, told, place));
             }
@@ -210,7 +210,7 @@ impl Session {
                         false => tracing::debug!(activation = %id, %why, "run dropped"),
                     }
                 }
-                self.tell(&id, Told::Message(message));
+                self.tell(&id, RunInput::Message(message));
             }
             Message::Call(call) => self.worker.begin_call(self, *call),
             Message::AbortCall(call) => {
@@ -222,7 +222,7 @@ impl Session {
         }
     }
 
-    fn tell(&self, activation: &str, told: Told) {
+    fn tell(&self, activation: &str, told: RunInput) {
         let runs = self.runs();
         let Some(run) = runs.get(activation) else { return };
         run.place.is_idle.store(false, Ordering::Relaxed);
@@ -244,7 +244,7 @@ impl Session {
         let surplus = runs.len() - most + most / 16;
         for (_, run) in idle.into_iter().take(surplus) {
             run.place.is_idle.store(false, Ordering::Relaxed);
-            let _ = run.inbox.send(Told::Evict);
+            let _ = run.inbox.send(RunInput::Evict);
         }
     }
 
@@ -286,7 +286,7 @@ impl Session {
         }
     }
 
-    /// Drops all runs: others go on with them. What is known of their effects is kept for the next session.
+    /// Drops all runs: others go on with them. The evidence about their effects is kept for the next session.
     pub(crate) fn sever(&self) {
         self.hold.end();
         let late = self.outbox().take_late();

@@ -19,7 +19,7 @@ pub struct RemoteTransition {
     pub id: String,
     /// The step.
     pub step: String,
-    /// As whom it is asked for.
+    /// Requester of the step.
     pub requester: Option<String>,
     /// Input of the action.
     pub input: Payload,
@@ -42,7 +42,7 @@ pub enum RemoteTransitionOutcome {
         result: Payload,
         /// Why it was rejected or failed.
         failure: Option<Failure>,
-        /// Whether an earlier request began it.
+        /// True if an earlier request began it.
         recorded: bool,
     },
     /// A validation rejected the step. Nothing was done.

@@ -7,8 +7,8 @@ use hapax_engine::model::{
     Timestamp, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::remote::{
-    Asked, AttemptKind, AttemptOrder, AttemptOutcome, Item, Record, RecordKind, RemoteActivation, RunMessage,
-    SleepEnd, StepRequest,
+    AttemptKind, AttemptOrder, AttemptOutcome, Item, OperationBody, Record, RecordKind, RemoteActivation,
+    RunMessage, SleepEnd, StepRequest,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -288,7 +288,7 @@ struct WireItem<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<ToldFailure<'a>>,
+    failure: Option<FailureRef<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     abandon: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -298,7 +298,7 @@ struct WireItem<'a> {
     #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
     returned: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    throw: Option<ToldFailure<'a>>,
+    throw: Option<FailureRef<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     continue_as_new: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -308,7 +308,7 @@ struct WireItem<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    retry: Option<ToldRetry>,
+    retry: Option<WireRetry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<DurationText>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -328,7 +328,7 @@ struct WireItem<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     compensate: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    compensate_retry: Option<ToldRetry>,
+    compensate_retry: Option<WireRetry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     idempotency_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -355,10 +355,10 @@ struct WireItem<'a> {
     value: Option<&'a RawValue>,
 }
 
-/// A failure as it is told.
+/// A failure on the wire.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ToldFailure<'a> {
+pub(crate) struct FailureRef<'a> {
     message: &'a str,
     class: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -367,9 +367,9 @@ pub(crate) struct ToldFailure<'a> {
     retry_after: Option<DurationText>,
 }
 
-impl<'a> From<&'a Failure> for ToldFailure<'a> {
+impl<'a> From<&'a Failure> for FailureRef<'a> {
     fn from(failure: &'a Failure) -> Self {
-        ToldFailure {
+        FailureRef {
             message: failure.message(),
             class: match failure.class() {
                 FailureClass::Permanent => "permanent",
@@ -384,7 +384,7 @@ impl<'a> From<&'a Failure> for ToldFailure<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ToldRetry {
+struct WireRetry {
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     give_up_after: Option<DurationText>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -399,7 +399,7 @@ struct ToldRetry {
     on_exhausted: Option<&'static str>,
 }
 
-impl From<&RetryPolicy> for ToldRetry {
+impl From<&RetryPolicy> for WireRetry {
     /// What is as usual is left out. The settings of the waits belong together.
     fn from(policy: &RetryPolicy) -> Self {
         let usual = RetryPolicy::default();
@@ -407,7 +407,7 @@ impl From<&RetryPolicy> for ToldRetry {
         let has_waits = waits != usual.waits();
         let (first, factor, cap) = waits;
         let limit = policy.time_limit();
-        ToldRetry {
+        WireRetry {
             give_up_after: (limit != usual.time_limit()).then_some(DurationText(limit)),
             max_attempts: policy.attempt_limit(),
             first: has_waits.then_some(DurationText(first)),
@@ -428,7 +428,7 @@ fn number_of(factor: f64) -> Option<serde_json::Number> {
     }
 }
 
-/// Payloads are JSON, whoever made them.
+/// Payloads are always JSON.
 fn raw(payload: &Payload) -> Option<&RawValue> {
     serde_json::from_str(payload.as_str()).ok()
 }
@@ -482,35 +482,35 @@ pub fn write_item(item: &Item) -> RawJson {
     RawJson::from_value(&wire).expect("an item has text keys and finite numbers")
 }
 
-fn asked(what: &Asked) -> WireItem<'_> {
+fn asked(what: &OperationBody) -> WireItem<'_> {
     let of = |what: &'static str| WireItem { what: Some(what), ..WireItem::default() };
     let span = |span: &Option<std::time::Duration>| span.map(DurationText);
     match what {
-        Asked::Step(request) => step(request),
-        Asked::Promise { name, key, key_ttl, timeout } => WireItem {
+        OperationBody::Step(request) => step(request),
+        OperationBody::Promise { name, key, key_ttl, timeout } => WireItem {
             name: Some(name),
             idempotency_key: key.as_deref(),
             idempotency_key_ttl_seconds: key_ttl.map(|ttl| ttl.as_secs()),
             timeout: span(timeout),
             ..of("promise")
         },
-        Asked::AwaitPromise { id, timeout } => {
+        OperationBody::AwaitPromise { id, timeout } => {
             WireItem { id: Some(id), timeout: span(timeout), ..of("awaitPromise") }
         }
-        Asked::Signal { name, recorded_as, timeout } => WireItem {
+        OperationBody::Signal { name, recorded_as, timeout } => WireItem {
             name: Some(name),
             recorded_as: recorded_as.as_deref(),
             timeout: span(timeout),
             ..of("signal")
         },
-        Asked::Sleep { name, until } => {
+        OperationBody::Sleep { name, until } => {
             let wire = WireItem { name: name.as_deref(), ..of("sleep") };
             match until {
                 SleepEnd::After(span) => WireItem { span: Some(DurationText(*span)), ..wire },
                 SleepEnd::At(at) => WireItem { until: Some(instant(*at)), ..wire },
             }
         }
-        Asked::Child { workflow, input, recorded_as, on_close } => WireItem {
+        OperationBody::Child { workflow, input, recorded_as, on_close } => WireItem {
             workflow: Some(workflow),
             input: raw(input),
             recorded_as: recorded_as.as_deref(),
@@ -520,12 +520,14 @@ fn asked(what: &Asked) -> WireItem<'_> {
             },
             ..of("child")
         },
-        Asked::AfterEffect { target, body } => {
+        OperationBody::AfterEffect { target, body } => {
             WireItem { target: Some(target), body: raw(body), ..of("afterEffect") }
         }
-        Asked::Value { name, value } => WireItem { name: Some(name), value: raw(value), ..of("value") },
-        Asked::Scope => of("scope"),
-        Asked::Shield => of("shield"),
+        OperationBody::Value { name, value } => {
+            WireItem { name: Some(name), value: raw(value), ..of("value") }
+        }
+        OperationBody::Scope => of("scope"),
+        OperationBody::Shield => of("shield"),
     }
 }
 

@@ -17,7 +17,7 @@ use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
 use crate::calls::{ActionCode, TaskCall, TaskCode, action_code, task_code};
-use crate::errors::{Remedy, error_of, remedy_of};
+use crate::errors::{RecoveryAction, error_of, remedy_of};
 use crate::limits::{AFTER_REFUSAL, ANNOUNCE_WITHIN, MAX_LATE_OUTCOMES, REGISTRATION_PAUSE};
 use crate::options::RemoteOptions;
 use crate::outbox::Late;
@@ -382,7 +382,7 @@ async fn keep_session(worker: &Arc<Worker>, offer: Offer) {
         let opened = send_until_answered(Duration::ZERO, || worker.client.open_worker_session(&asked)).await;
         let session = match opened {
             Ok(opened) => Session::new(worker.clone(), opened),
-            Err(error) if remedy_of(&error) == Remedy::GiveUp || !is_announced => {
+            Err(error) if remedy_of(&error) == RecoveryAction::GiveUp || !is_announced => {
                 refuse(worker, &error);
                 return;
             }

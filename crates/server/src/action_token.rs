@@ -19,7 +19,7 @@ pub(crate) const PREFIX: &str = "hpa_";
 const PURPOSE: &[u8] = b"hapax action token 1\0";
 const TAG_BYTES: usize = 32;
 
-/// What a token allows.
+/// Rights of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Grant {
     /// Credential that created it. The token ends with it.

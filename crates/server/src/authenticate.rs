@@ -27,14 +27,14 @@ pub struct Authenticator {
     people: Option<Arc<People>>,
     failures: FailedAuth,
     refused: Arc<RefusedSignIns>,
-    known: Mutex<Known>,
+    known: Mutex<CredentialCache>,
     /// Changes whenever a credential is changed on this node.
     changed: watch::Sender<u64>,
 }
 
 /// Cached credentials.
 #[derive(Default)]
-struct Known {
+struct CredentialCache {
     /// By the ids in the keys.
     credentials: HashMap<KeyId, CachedCredential>,
     /// Number of invalidations. A lookup that began before an invalidation may be older than the
@@ -78,14 +78,14 @@ impl Authenticator {
         now: Timestamp,
     ) -> Result<Arc<Identity>, Problem> {
         let key = match (given(headers), &self.people) {
-            (Some(Given::Key(key)), _) => key,
-            (Some(Given::Token(token)), Some(people)) => {
+            (Some(PresentedCredential::Key(key)), _) => key,
+            (Some(PresentedCredential::Token(token)), Some(people)) => {
                 return match people.identify(token, now).await {
                     Ok(identity) => Ok(Arc::new(identity)),
                     Err(refusal) => Err(self.refuse_person(address, refusal)),
                 };
             }
-            (Some(Given::Token(_)) | None, _) => return Err(self.refuse(address, None)),
+            (Some(PresentedCredential::Token(_)) | None, _) => return Err(self.refuse(address, None)),
         };
         let mut found = self.find(&key).await?;
         if found.as_ref().is_some_and(|(credential, _)| !credential.admits(&key, now)) {
@@ -166,7 +166,7 @@ impl Authenticator {
         self.changed.subscribe()
     }
 
-    /// Counts somebody who was not let in, for the audit log and against their address.
+    /// Counts a refused caller, for the audit log and against their address.
     pub(crate) fn refuse_person(&self, address: Option<IpAddr>, refusal: Refusal) -> Problem {
         self.refused.note(address, refusal.why);
         // A provider that is away is not the caller's fault.
@@ -242,21 +242,21 @@ fn with_identity(credential: StoredCredential) -> Found {
     (Arc::new(credential), Arc::new(identity))
 }
 
-/// What a caller sent to say who they are.
-enum Given<'a> {
+/// Credential that a caller sent.
+enum PresentedCredential<'a> {
     Key(ApiKey),
     Token(&'a str),
 }
 
 fn given_key(headers: &HeaderMap) -> Option<ApiKey> {
     match given(headers)? {
-        Given::Key(key) => Some(key),
-        Given::Token(_) => None,
+        PresentedCredential::Key(key) => Some(key),
+        PresentedCredential::Token(_) => None,
     }
 }
 
 /// The key or token in the headers; `None` if there is none, more than one, or a malformed one.
-fn given(headers: &HeaderMap) -> Option<Given<'_>> {
+fn given(headers: &HeaderMap) -> Option<PresentedCredential<'_>> {
     let bearer = headers.get_all(AUTHORIZATION).iter().map(|value| {
         let text = value.to_str().ok()?;
         let (scheme, key) = text.split_once(' ')?;
@@ -265,12 +265,12 @@ fn given(headers: &HeaderMap) -> Option<Given<'_>> {
     let plain = headers.get_all("x-api-key").iter().map(|value| value.to_str().ok());
     let mut given = bearer.chain(plain);
     match (given.next(), given.next()) {
-        (Some(Some(token)), None) if looks_like_token(token) => Some(Given::Token(token)),
-        (Some(Some(key)), None) => ApiKey::parse(key).ok().map(Given::Key),
+        (Some(Some(token)), None) if looks_like_token(token) => Some(PresentedCredential::Token(token)),
+        (Some(Some(key)), None) => ApiKey::parse(key).ok().map(PresentedCredential::Key),
         _ => None,
     }
 }
 
-/// Longest time in which another node may still accept a revoked credential.
+/// Longest time that another node may still accept a revoked credential.
 pub const REVOCATION_BOUND: Duration = Duration::from_secs(5);
 const _: () = assert!(CREDENTIAL_CACHE_FOR.as_secs() < REVOCATION_BOUND.as_secs());

@@ -40,11 +40,11 @@ impl BodyBudgetFull {
 #[derive(Debug)]
 pub struct BodyBudget {
     most: usize,
-    used: Mutex<Used>,
+    used: Mutex<BudgetUse>,
 }
 
 #[derive(Debug, Default)]
-struct Used {
+struct BudgetUse {
     all: usize,
     by_address: HashMap<IpAddr, usize>,
     by_workspace: HashMap<WorkspaceId, usize>,
@@ -68,13 +68,14 @@ impl BodyBudget {
         self.lock().all
     }
 
-    fn lock(&self) -> MutexGuard<'_, Used> {
+    fn lock(&self) -> MutexGuard<'_, BudgetUse> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts the account of one request from `address`.
     pub(crate) fn charge(self: &Arc<Self>, address: IpAddr) -> BodyCharge {
-        let taken = Taken { budget: self.clone(), address: address_group(address), state: Mutex::default() };
+        let taken =
+            RequestCharge { budget: self.clone(), address: address_group(address), state: Mutex::default() };
         BodyCharge(Arc::new(taken))
     }
 }
@@ -82,23 +83,23 @@ impl BodyBudget {
 /// Memory used by one request: an extension of the request. It is released when the last copy is
 /// dropped.
 #[derive(Debug, Clone)]
-pub(crate) struct BodyCharge(Arc<Taken>);
+pub(crate) struct BodyCharge(Arc<RequestCharge>);
 
 #[derive(Debug)]
-struct Taken {
+struct RequestCharge {
     budget: Arc<BodyBudget>,
     address: IpAddr,
-    state: Mutex<TakenState>,
+    state: Mutex<RequestChargeState>,
 }
 
 #[derive(Debug, Default)]
-struct TakenState {
+struct RequestChargeState {
     bytes: usize,
     workspace: Option<WorkspaceId>,
 }
 
-impl Taken {
-    fn state(&self) -> MutexGuard<'_, TakenState> {
+impl RequestCharge {
+    fn state(&self) -> MutexGuard<'_, RequestChargeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -106,7 +107,7 @@ impl Taken {
 impl BodyCharge {
     /// Charges a frame of `length` bytes that has arrived.
     pub(crate) fn add(&self, length: usize) -> Result<(), BodyBudgetFull> {
-        let Taken { budget, address, .. } = &*self.0;
+        let RequestCharge { budget, address, .. } = &*self.0;
         let bytes = length + BODY_FRAME_OVERHEAD;
         let mut state = self.0.state();
         let mut used = budget.lock();
@@ -144,9 +145,9 @@ impl BodyCharge {
     }
 }
 
-impl Drop for Taken {
+impl Drop for RequestCharge {
     fn drop(&mut self) {
-        let TakenState { bytes, workspace } = std::mem::take(&mut *self.state());
+        let RequestChargeState { bytes, workspace } = std::mem::take(&mut *self.state());
         if bytes == 0 {
             return;
         }

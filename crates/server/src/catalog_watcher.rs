@@ -22,7 +22,7 @@ pub(crate) trait CatalogWatcher: Send + Sync + 'static {
     fn store(&self) -> &dyn Store;
 
     /// Time of the last successful read.
-    fn last_read(&self) -> &LastRead;
+    fn last_read(&self) -> &LastFullRead;
 
     /// Caches an item, unless it or a newer version is known. An error does not stop the other
     /// items; an item that failed for a temporary reason is tried again.
@@ -34,9 +34,9 @@ pub(crate) trait CatalogWatcher: Send + Sync + 'static {
 
 /// Start of the last read that cached everything; none before the first one.
 #[derive(Debug, Default)]
-pub(crate) struct LastRead(Mutex<Option<Timestamp>>);
+pub(crate) struct LastFullRead(Mutex<Option<Timestamp>>);
 
-impl LastRead {
+impl LastFullRead {
     /// Time of the oldest change to read; `None` reads everything. It lies a little before the last
     /// read, because a write may become visible after a later one, and clocks differ.
     fn since(&self, now: Timestamp) -> Option<Timestamp> {
@@ -117,7 +117,7 @@ mod tests {
 
     struct Node {
         store: MemoryStore,
-        last_read: LastRead,
+        last_read: LastFullRead,
         known: Mutex<BTreeSet<String>>,
         is_busy: AtomicBool,
     }
@@ -130,7 +130,7 @@ mod tests {
             &self.store
         }
 
-        fn last_read(&self) -> &LastRead {
+        fn last_read(&self) -> &LastFullRead {
             &self.last_read
         }
 
@@ -150,7 +150,7 @@ mod tests {
         fn at(clock: &Arc<ManualClock>) -> Self {
             Node {
                 store: MemoryStore::new(clock.clone()),
-                last_read: LastRead::default(),
+                last_read: LastFullRead::default(),
                 known: Mutex::default(),
                 is_busy: AtomicBool::new(true),
             }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_hides_nothing() {
-        let last_read = LastRead::default();
+        let last_read = LastFullRead::default();
         let now = Timestamp::from_millis(1_000_000_000);
         assert_eq!(last_read.since(now), None, "nobody has looked");
         last_read.record(now.plus(Duration::from_secs(3600)));

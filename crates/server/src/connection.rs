@@ -80,7 +80,7 @@ pub(crate) async fn serve_connection<T, S>(
 {
     let pulse = IdleTracker::new(Instant::now());
     let io = TokioIo::new(IdleTrackedIo::new(io, pulse.clone(), options.write_stall_timeout));
-    let intake = Intake {
+    let intake = RequestIntake {
         max_uri_bytes: options.max_uri_bytes,
         body_timeout: options.body_read_timeout,
         body_budget: options.body_budget.clone(),
@@ -156,14 +156,19 @@ fn protocols(options: &ListenOptions) -> auto::Builder<StreamExecutor> {
 
 /// Shared state for accepting a request.
 #[derive(Clone)]
-struct Intake {
+struct RequestIntake {
     max_uri_bytes: usize,
     body_timeout: Duration,
     body_budget: Arc<BodyBudget>,
     pulse: IdleTracker,
 }
 
-async fn answer<S: Answers>(service: S, request: Request<Incoming>, peer: Peer, intake: Intake) -> Response {
+async fn answer<S: Answers>(
+    service: S,
+    request: Request<Incoming>,
+    peer: Peer,
+    intake: RequestIntake,
+) -> Response {
     let (mut head, body) = request.into_parts();
     if let Err(refused) = validate_uri(&head, intake.max_uri_bytes) {
         let id = TraceId::from_request(&head.headers);

@@ -16,13 +16,13 @@ pub(crate) fn address_group(address: IpAddr) -> IpAddr {
 /// Connection slots of one listener.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionLimit {
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Mutex<OpenConnections>>,
     max: usize,
     max_per_address: usize,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct OpenConnections {
     all: usize,
     by_address: HashMap<IpAddr, usize>,
 }
@@ -39,7 +39,7 @@ impl ConnectionLimit {
         ConnectionLimit { taken: Arc::default(), max, max_per_address }
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+    fn taken(&self) -> MutexGuard<'_, OpenConnections> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -105,7 +105,7 @@ impl Host for ConsoleHost {
         if let Ok(value) = HeaderValue::try_from(format!("Bearer {key}")) {
             headers.insert(AUTHORIZATION, value);
         }
-        // Uses the path of every other caller, so that wrong keys count together with those of the API.
+        // Uses the path of every other caller, so wrong keys count together with wrong keys of the API.
         self.app.authenticator.identify(&headers, visitor.address, self.app.store.now()).await?;
         let key = ApiKey::parse(key).map_err(|_| unknown_key())?;
         self.begin(&key, visitor).await

@@ -21,7 +21,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::catalog_watcher::{CatalogWatcher, LastRead, learn_changes};
+use crate::catalog_watcher::{CatalogWatcher, LastFullRead, learn_changes};
 use crate::errors::{problem_of, problem_of_store};
 use crate::identity::Acting;
 use crate::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
@@ -162,7 +162,7 @@ pub struct Definitions {
     known: RwLock<HashMap<Name, Arc<Definition>>>,
     /// Names of sensitive fields by workspace, of all documents that ever were there: their runs stay.
     sensitive: RwLock<HashMap<WorkspaceId, Arc<BTreeSet<String>>>>,
-    last_read: LastRead,
+    last_read: LastFullRead,
 }
 
 /// Limits on the number of definitions.
@@ -188,7 +188,7 @@ impl Definitions {
         services: Arc<HostServices>,
         limits: DefinitionLimits,
     ) -> Arc<Self> {
-        let (known, sensitive, last_read) = (RwLock::default(), RwLock::default(), LastRead::default());
+        let (known, sensitive, last_read) = (RwLock::default(), RwLock::default(), LastFullRead::default());
         Arc::new(Definitions { engine, store, services, limits, known, sensitive, last_read })
     }
 
@@ -428,7 +428,7 @@ impl Definitions {
             )
         };
         let kept: DefinitionBody = item.body.to().map_err(|error| broken(&error))?;
-        let known = hapax_documents::Known::default();
+        let known = hapax_documents::DeclaredNames::default();
         let checked = hapax_documents::check(kept.document.get(), hapax_documents::Format::Json, &known);
         let checked = checked.map_err(|problems| broken(&format!("{} problems", problems.len())))?;
         let definition = Arc::new(Definition {
@@ -481,7 +481,7 @@ impl CatalogWatcher for Definitions {
         &*self.store
     }
 
-    fn last_read(&self) -> &LastRead {
+    fn last_read(&self) -> &LastFullRead {
         &self.last_read
     }
 

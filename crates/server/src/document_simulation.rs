@@ -5,18 +5,20 @@
 
 #[path = "../../engine/tests/simulation/families.rs"]
 mod families;
-#[path = "../../engine/tests/simulation/faulty_books.rs"]
-mod faulty_books;
+#[path = "../../engine/tests/simulation/faulty_parts.rs"]
+mod faulty_parts;
 #[path = "../../engine/tests/simulation/faulty_store.rs"]
 mod faulty_store;
 #[path = "../../engine/tests/simulation/fleet.rs"]
 mod fleet;
+#[path = "../../engine/tests/simulation/network_faults.rs"]
+mod network_faults;
 #[path = "../../engine/tests/simulation/node.rs"]
 mod node;
-#[path = "../../engine/tests/simulation/performing.rs"]
-mod performing;
 #[path = "../../engine/tests/simulation/program.rs"]
 mod program;
+#[path = "../../engine/tests/simulation/program_workflow.rs"]
+mod program_workflow;
 #[path = "../../engine/tests/simulation/provider.rs"]
 mod provider;
 #[path = "../../engine/tests/simulation/requests.rs"]
@@ -25,24 +27,22 @@ mod requests;
 mod rule;
 #[path = "../../engine/tests/simulation/shop.rs"]
 mod shop;
-#[path = "../../engine/tests/simulation/shown.rs"]
-mod shown;
 #[path = "../../engine/tests/simulation/storm.rs"]
 mod storm;
 #[path = "../../engine/tests/simulation/tally.rs"]
 mod tally;
 #[path = "../../engine/tests/simulation/trace.rs"]
 mod trace;
+#[path = "../../engine/tests/simulation/trace_text.rs"]
+mod trace_text;
 #[path = "../../engine/tests/simulation/watch.rs"]
 mod watch;
-#[path = "../../engine/tests/simulation/weather.rs"]
-mod weather;
 #[path = "../../engine/tests/simulation/world.rs"]
 mod world;
 
 mod callers;
-mod office;
-mod people;
+mod operators;
+mod simulated_server;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ use tokio::time::{Instant, sleep};
 
 use callers::Callers;
 use fleet::Fleet;
-use office::SimulatedNodes;
+use simulated_server::SimulatedNodes;
 use watch::{at_once, check_store, every_run};
 use world::World;
 
@@ -122,7 +122,7 @@ async fn play(world: &Arc<World>) -> Result<Coverage, String> {
     let furnished = office.clone();
     let fleet = Fleet::launch_with(world.clone(), Box::new(move |member| furnished.open(member)));
     let callers = Callers::launch(world, &fleet, &office);
-    let people = tokio::spawn(people::attend(world.clone(), fleet.clone()));
+    let people = tokio::spawn(operators::attend(world.clone(), fleet.clone()));
     storm::rage(world, &fleet).await;
     storm::heal(world, &fleet);
     until_all_is_done(world, &callers).await?;
@@ -155,7 +155,7 @@ async fn until_all_is_done(world: &World, callers: &Callers) -> Result<(), Strin
     let healed_at = Instant::now();
     loop {
         let runs = every_run(&world.store).into_iter().filter(|view| !view.head.status().is_closed());
-        let runs: Vec<String> = runs.map(|view| shown::head(&view.head, world)).collect();
+        let runs: Vec<String> = runs.map(|view| trace_text::head(&view.head, world)).collect();
         let operations = every_operation(world);
         let operations: Vec<_> = operations.iter().filter(|one| !one.state.status().has_ended()).collect();
         let waiting = callers.open();

@@ -35,7 +35,7 @@ impl Draining {
         self.0.borrow().is_some() || self.0.has_changed().is_err()
     }
 
-    /// Waits for the signal. Returns the time from which work in flight has to end.
+    /// Waits for the signal. Returns the time when work in flight must begin to end.
     pub async fn begun(&mut self) -> Instant {
         // An error means that the sender is gone, which counts as the signal.
         let since = self.0.wait_for(Option::is_some).await.ok().and_then(|since| *since);

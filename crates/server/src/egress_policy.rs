@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hapax_engine::model::WorkspaceId;
-use hapax_outgoing::{Outgoing, Place, Rules, Unusable};
+use hapax_outgoing::{DestinationPattern, InvalidRules, Outgoing, Rules};
 
 /// HTTP senders: one for each workspace with rules of its own, and one for all others. Cheap to
 /// clone.
@@ -27,8 +27,11 @@ impl EgressPolicy {
     }
 
     /// Opens these destinations to each of these workspaces, in addition to the common ones.
-    pub fn opening(self, places: BTreeMap<WorkspaceId, Vec<Place>>) -> Result<Self, Unusable> {
-        let open = |(workspace, places): (WorkspaceId, Vec<Place>)| {
+    pub fn opening(
+        self,
+        places: BTreeMap<WorkspaceId, Vec<DestinationPattern>>,
+    ) -> Result<Self, InvalidRules> {
+        let open = |(workspace, places): (WorkspaceId, Vec<DestinationPattern>)| {
             let common = self.common.rules();
             let allow = common.allow.iter().cloned().chain(places).collect();
             Ok((workspace, self.common.under(Rules { allow, ..common.clone() })?))
@@ -54,7 +57,7 @@ mod tests {
     #[test]
     fn what_is_open_to_one_workspace_is_not_open_to_another() {
         let workspace = |name: &str| WorkspaceId::new(name).unwrap();
-        let place = |text: &str| text.parse::<Place>().unwrap();
+        let place = |text: &str| text.parse::<DestinationPattern>().unwrap();
         let rules = Rules {
             allow: vec![place("10.1.0.1")],
             denied_addresses: vec!["10.8.0.9:7171".parse().unwrap()],

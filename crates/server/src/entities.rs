@@ -17,7 +17,7 @@ use hapax_engine::model::{Name, TableRef, WorkspaceId};
 use hapax_engine::store::{Catalog, Store};
 use tokio::sync::Mutex;
 
-use crate::catalog_watcher::LastRead;
+use crate::catalog_watcher::LastFullRead;
 use crate::options::EntityTables;
 
 pub(crate) use change::Uploading;
@@ -33,7 +33,7 @@ pub(crate) struct Entities {
     known: RwLock<BTreeMap<Name, Arc<StoredWorkflow>>>,
     /// Serializes loading, so that an older version never replaces a newer one.
     learning: Mutex<()>,
-    last_read: LastRead,
+    last_read: LastFullRead,
 }
 
 impl Entities {
@@ -45,7 +45,7 @@ impl Entities {
         services: Arc<HostServices>,
         tables: EntityTables,
     ) -> Arc<Self> {
-        let (known, learning, last_read) = (RwLock::default(), Mutex::default(), LastRead::default());
+        let (known, learning, last_read) = (RwLock::default(), Mutex::default(), LastFullRead::default());
         let entities = Arc::new(Entities { engine, store, services, tables, known, learning, last_read });
         entities.engine.set_entity_workflow_loader(Arc::new(workflows::Loader(Arc::downgrade(&entities))));
         entities

@@ -21,7 +21,7 @@ use crate::identity::Identity;
 use crate::limits::{
     MAX_STREAMS, MAX_STREAMS_PER_CREDENTIAL, STREAM_KEEP_ALIVE, STREAM_LIFETIME, STREAM_POLL, STREAM_POLL_MAX,
 };
-use crate::mask::Hidden;
+use crate::mask::HiddenValues;
 use crate::translate::{event_to_api, run_to_api, steps_to_api};
 
 /// Open streams, by credential.
@@ -69,7 +69,7 @@ impl Drop for StreamPermit {
 }
 
 /// Right to follow a run. It ends with the caller's key or token.
-struct Right {
+struct FollowRight {
     app: Arc<App>,
     /// Absent for a session of the console, which looks by itself.
     key: Option<ApiKey>,
@@ -78,7 +78,7 @@ struct Right {
     changes: watch::Receiver<u64>,
 }
 
-impl Right {
+impl FollowRight {
     /// If the key cannot be checked, the right counts as lost, and the client reconnects.
     async fn is_lost(&mut self) -> bool {
         self.changes.mark_unchanged();
@@ -93,9 +93,9 @@ impl Right {
 
 struct Follower {
     engine: Engine,
-    /// What the caller may not see.
-    hidden: Option<Hidden>,
-    right: Right,
+    /// Values hidden from the caller.
+    hidden: Option<HiddenValues>,
+    right: FollowRight,
     run: RunId,
     seen: Version,
     queue: std::collections::VecDeque<Event>,
@@ -121,13 +121,13 @@ pub(crate) fn stream_run(
     let (draining, changes) = (app.options.draining.clone(), app.authenticator.changes());
     let ends_at = identity.ends_at;
     let hidden = match identity.sees_payloads {
-        true => app.definitions.sensitive_names(&identity.workspace).map(Hidden::Fields),
-        false => Some(Hidden::Payloads),
+        true => app.definitions.sensitive_names(&identity.workspace).map(HiddenValues::Fields),
+        false => Some(HiddenValues::Payloads),
     };
     let follower = Follower {
         engine,
         hidden,
-        right: Right { app, key, ends_at, changes },
+        right: FollowRight { app, key, ends_at, changes },
         run,
         seen,
         queue: std::collections::VecDeque::new(),

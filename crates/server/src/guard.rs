@@ -26,7 +26,7 @@ use crate::connection::Peer;
 use crate::console::SignedIn;
 use crate::identity::Identity;
 use crate::limits::MAX_MASKED_BYTES;
-use crate::mask::{Hidden, Unmasked};
+use crate::mask::{HiddenValues, Unmasked};
 use crate::negotiate::check_json_accepted;
 use crate::trace_layer::CallerScope;
 
@@ -111,7 +111,7 @@ where
 }
 
 /// Masks a JSON response. Streams mask their own events. Problems hold no payloads.
-async fn mask_body(response: Response, hidden: &Hidden) -> Response {
+async fn mask_body(response: Response, hidden: &HiddenValues) -> Response {
     let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let is_json = kind.is_some_and(|kind| kind.starts_with(b"application/json"));
     if !is_json || response.extensions().get::<Unmasked>().is_some() {
@@ -136,15 +136,15 @@ async fn mask_body(response: Response, hidden: &Hidden) -> Response {
 
 impl Guard {
     /// What responses of this route must not show this caller. Workers get what they work on.
-    fn hides_from(&self, request: &Request, caller: &RequestScope) -> Option<Hidden> {
+    fn hides_from(&self, request: &Request, caller: &RequestScope) -> Option<HiddenValues> {
         if self.access == Access::Work {
             return None;
         }
         let identity = request.extensions().get::<Arc<Identity>>()?;
         if !identity.sees_payloads {
-            return Some(Hidden::Payloads);
+            return Some(HiddenValues::Payloads);
         }
-        self.app.definitions.sensitive_names(&caller.workspace).map(Hidden::Fields)
+        self.app.definitions.sensitive_names(&caller.workspace).map(HiddenValues::Fields)
     }
 
     /// Admits the caller; an open route has no identity.

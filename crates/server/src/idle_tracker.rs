@@ -10,10 +10,10 @@ const HTTP2_OPENING: &[u8] = b"PRI * HTTP/2.0";
 
 /// Shared by the socket, the service and the tracker of one connection.
 #[derive(Debug, Clone)]
-pub(crate) struct IdleTracker(Arc<Mutex<Beat>>);
+pub(crate) struct IdleTracker(Arc<Mutex<ConnectionActivity>>);
 
 #[derive(Debug)]
-struct Beat {
+struct ConnectionActivity {
     in_flight: usize,
     /// Arrival of the first byte after the last request: the next head is in progress.
     head_began_at: Option<Instant>,
@@ -35,11 +35,12 @@ pub(crate) enum Verdict {
 
 impl IdleTracker {
     pub(crate) fn new(now: Instant) -> Self {
-        let beat = Beat { in_flight: 0, head_began_at: None, quiet_since: now, opening: Vec::new() };
+        let beat =
+            ConnectionActivity { in_flight: 0, head_began_at: None, quiet_since: now, opening: Vec::new() };
         IdleTracker(Arc::new(Mutex::new(beat)))
     }
 
-    fn beat(&self) -> MutexGuard<'_, Beat> {
+    fn beat(&self) -> MutexGuard<'_, ConnectionActivity> {
         // The state is consistent even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

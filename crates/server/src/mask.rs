@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What stands in place of a masked value.
+/// Placeholder for a masked value.
 pub(crate) const MASKED: &str = "[masked]";
 
 /// Members of responses that hold what callers, providers and workflows sent. A test holds the list against the description of
@@ -15,7 +15,7 @@ pub const PAYLOADS: &[&str] =
 /// Members that hold texts which may quote a payload.
 const QUOTING: &[&str] = &["message", "detail", "sentence"];
 
-/// What is hidden from a caller.
+/// Values hidden from a caller.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Mask<'a> {
     /// Every payload, and every text that may quote one.
@@ -52,20 +52,20 @@ impl Mask<'_> {
     }
 }
 
-/// What is hidden from a caller, for as long as a response takes.
+/// Values hidden from a caller during one response.
 #[derive(Debug, Clone)]
-pub(crate) enum Hidden {
+pub(crate) enum HiddenValues {
     /// Every payload.
     Payloads,
     /// Members of these names.
     Fields(Arc<BTreeSet<String>>),
 }
 
-impl Hidden {
+impl HiddenValues {
     pub(crate) fn mask(&self) -> Mask<'_> {
         match self {
-            Hidden::Payloads => Mask::Payloads,
-            Hidden::Fields(names) => Mask::Fields(names),
+            HiddenValues::Payloads => Mask::Payloads,
+            HiddenValues::Fields(names) => Mask::Fields(names),
         }
     }
 

@@ -28,9 +28,9 @@ use crate::identity::Identity;
 use crate::limits::{KEY_USES_FLUSHED_EVERY, MAX_PENDING_KEY_USES};
 use crate::otlp;
 use exposition::Exposition;
-use figures::{Figures, Reading};
+use figures::{Figures, StoreReading};
 use key_counts::KeyCounts;
-pub(crate) use key_counts::{KeyOf, Use};
+pub(crate) use key_counts::{KeyOf, KeyUse};
 use route_counts::RouteCounts;
 use settlement_counts::SettlementCounts;
 use webhook_counts::WebhookCounts;
@@ -74,28 +74,28 @@ impl Metrics {
     /// Counts a new run with a key in its body.
     pub(crate) fn run_key_taken(&self, identity: &Identity, key: Option<&str>) {
         if key.is_some() {
-            self.keys.count_business_key(KeyOf::Run, &identity.request_scope(), Use::New);
+            self.keys.count_business_key(KeyOf::Run, &identity.request_scope(), KeyUse::New);
         }
     }
 
     /// Counts a key in a body that found its run.
     pub(crate) fn run_key_replayed(&self, identity: &Identity, key: Option<&str>) {
-        self.used(identity, key, Use::Replayed);
+        self.used(identity, key, KeyUse::Replayed);
     }
 
     /// Counts a key in a body that names a different run.
     pub(crate) fn run_key_conflicted(&self, identity: &Identity, key: Option<&str>) {
-        self.used(identity, key, Use::Conflicted);
+        self.used(identity, key, KeyUse::Conflicted);
     }
 
-    fn used(&self, identity: &Identity, key: Option<&str>, usage: Use) {
+    fn used(&self, identity: &Identity, key: Option<&str>, usage: KeyUse) {
         let Some(Ok(key)) = key.map(IdempotencyKey::new) else { return };
         self.keys.count_business_key(KeyOf::Run, &identity.request_scope(), usage);
         self.note_use(KeyRef::Run { workspace: identity.workspace.clone(), key }, usage);
     }
 
     /// Counts a caller's key as new, replayed or in conflict.
-    pub(crate) fn key_used(&self, identity: &Identity, of: KeyOf, usage: Use) {
+    pub(crate) fn key_used(&self, identity: &Identity, of: KeyOf, usage: KeyUse) {
         self.keys.count_business_key(of, &identity.request_scope(), usage);
     }
 
@@ -110,13 +110,13 @@ impl Metrics {
         let PromiseRef::Key(key) = promise else { return };
         let place = KeyRef::Promise { workspace: workspace.clone(), key: key.clone() };
         match answer {
-            Ok(SettlePromiseOutcome::AlreadySettled(_)) => self.note_use(place, Use::Replayed),
-            Err(Error::AlreadySettled) => self.note_use(place, Use::Conflicted),
+            Ok(SettlePromiseOutcome::AlreadySettled(_)) => self.note_use(place, KeyUse::Replayed),
+            Err(Error::AlreadySettled) => self.note_use(place, KeyUse::Conflicted),
             _ => {}
         }
     }
 
-    fn note_use(&self, place: KeyRef, usage: Use) {
+    fn note_use(&self, place: KeyRef, usage: KeyUse) {
         let mut all = self.uses.lock().expect("no holder panics");
         if all.len() >= MAX_PENDING_KEY_USES && !all.contains_key(&place) {
             self.uses_lost.fetch_add(1, Ordering::Relaxed);
@@ -124,9 +124,9 @@ impl Metrics {
         }
         let counted = all.entry(place).or_default();
         match usage {
-            Use::Replayed => counted.replays += 1,
-            Use::Conflicted => counted.conflicts += 1,
-            Use::New => {}
+            KeyUse::Replayed => counted.replays += 1,
+            KeyUse::Conflicted => counted.conflicts += 1,
+            KeyUse::New => {}
         }
     }
 
@@ -343,7 +343,7 @@ const REPEATS: [Repeats; 2] = [
 ];
 
 /// Contents of the store at the last reading, over all workspaces; left out before the first one.
-fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: Timestamp) {
+fn write_store(out: &mut Exposition, reading: &StoreReading, is_writable: bool, now: Timestamp) {
     let is_up = f64::from(u8::from(reading.is_up && is_writable));
     out.gauge(
         "hapax_store_up",

@@ -25,7 +25,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use crate::answer::Refused;
-use crate::catalog_watcher::{CatalogWatcher, LastRead};
+use crate::catalog_watcher::{CatalogWatcher, LastFullRead};
 use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::identity::INSTALLATION;
 use crate::limits::{
@@ -52,7 +52,7 @@ const TAKEN_ALONG: [HeaderName; 6] = [
 
 /// A published node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Published {
+struct PublishedNode {
     url: String,
     /// When others stop to call it, unless it is published again.
     until: i64,
@@ -124,8 +124,8 @@ pub(crate) struct Nodes {
     process: String,
     store: Arc<dyn Store>,
     http: reqwest::Client,
-    known: RwLock<BTreeMap<NodeTag, Published>>,
-    last_read: LastRead,
+    known: RwLock<BTreeMap<NodeTag, PublishedNode>>,
+    last_read: LastFullRead,
     /// True once this node stops.
     is_withdrawn: AtomicBool,
 }
@@ -140,7 +140,7 @@ impl Nodes {
         let process = random[6..].iter().map(|byte| format!("{byte:02x}")).collect();
         let http = client()
             .map_err(|why| Problem::new(Code::Internal, format!("Other nodes cannot be called: {why}.")))?;
-        let (known, last_read) = (RwLock::default(), LastRead::default());
+        let (known, last_read) = (RwLock::default(), LastFullRead::default());
         let is_withdrawn = AtomicBool::new(false);
         Ok(Arc::new(Nodes { tag, url, process, store, http, known, last_read, is_withdrawn }))
     }
@@ -180,7 +180,7 @@ impl Nodes {
         let Some(url) = &self.url else { return Ok(()) };
         let id = id_of(&self.tag);
         let until = self.store.now().plus(span).as_millis();
-        let published = Published { url: url.0.clone(), until, process: self.process.clone() };
+        let published = PublishedNode { url: url.0.clone(), until, process: self.process.clone() };
         let found = self.read(&id).await?;
         if let Some((_, other)) = &found
             && other.process != self.process
@@ -210,7 +210,7 @@ impl Nodes {
         Ok(())
     }
 
-    async fn read(&self, id: &Name) -> Result<Option<(Version, Published)>, Problem> {
+    async fn read(&self, id: &Name) -> Result<Option<(Version, PublishedNode)>, Problem> {
         let catalog = self.store.catalog().expect("looked at when the server was made");
         let found =
             catalog.find_item(CatalogKind::Setting, id).await.map_err(|error| problem_of_store(&error))?;
@@ -392,7 +392,7 @@ fn id_of(tag: &NodeTag) -> Name {
     Name::new("setting id", &format!("{ID_PREFIX}{tag}")).expect("hex digits are a plain word")
 }
 
-fn published_in(item: &CatalogItem) -> Result<Published, Problem> {
+fn published_in(item: &CatalogItem) -> Result<PublishedNode, Problem> {
     item.body.to().map_err(|error| {
         Problem::new(Code::StoreBroken, format!("The address of a node cannot be read: {error}"))
     })
@@ -406,7 +406,7 @@ impl CatalogWatcher for Nodes {
         &*self.store
     }
 
-    fn last_read(&self) -> &LastRead {
+    fn last_read(&self) -> &LastFullRead {
         &self.last_read
     }
 

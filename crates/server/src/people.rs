@@ -27,7 +27,7 @@ use settings::PeopleOptions;
 pub(crate) use jwt::looks_like_token;
 pub(crate) use sign_in::{Begun, Returned};
 
-/// Why somebody was not let in: what they are told, and what the audit log says.
+/// Refusal of a sign-in: the text for the person, and the text for the audit log.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) problem: Problem,
@@ -59,7 +59,7 @@ impl People {
         outgoing: &Outgoing,
         directory: Directory,
         sealer: Arc<Sealer>,
-    ) -> Result<Self, hapax_outgoing::Unusable> {
+    ) -> Result<Self, hapax_outgoing::InvalidRules> {
         let providers = options.providers.into_iter().map(|options| Provider::new(options, outgoing));
         Ok(People {
             public_url: options.public_url,

@@ -23,7 +23,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::catalog_watcher::{CatalogWatcher, LastRead};
+use crate::catalog_watcher::{CatalogWatcher, LastFullRead};
 use crate::egress_policy::EgressPolicy;
 use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::limits::{
@@ -38,7 +38,7 @@ const ID_PREFIX: &str = "psh_";
 
 /// Stored form of a push worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Kept {
+struct StoredPushWorker {
     name: String,
     url: String,
     workflows: Vec<api::WorkerWorkflow>,
@@ -50,7 +50,7 @@ struct Kept {
     is_deleted: bool,
 }
 
-impl Kept {
+impl StoredPushWorker {
     /// Names and limits that its sessions announce.
     fn facts(&self) -> api::OpenWorkerSession {
         api::OpenWorkerSession {
@@ -68,11 +68,11 @@ impl Kept {
 }
 
 /// A push worker that this node knows.
-struct Known {
+struct ActivePushWorker {
     workspace: WorkspaceId,
     version: Version,
     created_at: Timestamp,
-    kept: Kept,
+    kept: StoredPushWorker,
     /// Sends it work; absent for a deleted one.
     _sending: Option<Sending>,
 }
@@ -82,7 +82,7 @@ struct Sending {
     _stop: watch::Sender<()>,
 }
 
-impl Known {
+impl ActivePushWorker {
     fn shown(&self, id: &Name) -> api::PushWorker {
         let kept = self.kept.clone();
         api::PushWorker {
@@ -107,13 +107,13 @@ pub(crate) struct PushWorkers {
     store: Arc<dyn Store>,
     outgoing: EgressPolicy,
     sealer: Arc<Sealer>,
-    known: Mutex<BTreeMap<Name, Known>>,
-    last_read: LastRead,
+    known: Mutex<BTreeMap<Name, ActivePushWorker>>,
+    last_read: LastFullRead,
 }
 
 /// A push worker as it is stored, and as it is shown.
 struct Found {
-    kept: Kept,
+    kept: StoredPushWorker,
     shown: api::PushWorker,
 }
 
@@ -131,11 +131,11 @@ impl PushWorkers {
         outgoing: EgressPolicy,
         sealer: Arc<Sealer>,
     ) -> Arc<Self> {
-        let (known, last_read) = (Mutex::default(), LastRead::default());
+        let (known, last_read) = (Mutex::default(), LastFullRead::default());
         Arc::new(PushWorkers { loops, workers, names, store, outgoing, sealer, known, last_read })
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<Name, Known>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Name, ActivePushWorker>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,7 +192,7 @@ impl PushWorkers {
         id: &Name,
         asked: api::CreatePushWorker,
         secret: &SecretString,
-    ) -> Result<Kept, Problem> {
+    ) -> Result<StoredPushWorker, Problem> {
         let refuse = |path: &str, why: String| Problem::new(Code::InvalidRequest, why).with("path", path);
         if asked.workflows.is_empty() && asked.tasks.is_empty() && asked.actions.is_empty() {
             return Err(refuse("/workflows", "Name at least one workflow, task or action.".into()));
@@ -232,7 +232,7 @@ impl PushWorkers {
             return Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "push_workers"));
         }
         let secret = self.sealer.seal(&place_of(workspace, id), secret.expose_secret().as_bytes());
-        Ok(Kept {
+        Ok(StoredPushWorker {
             name: asked.name,
             url: asked.url,
             workflows: asked.workflows,
@@ -311,7 +311,7 @@ impl PushWorkers {
 
     /// Caches an item. A new one gets work from now on, a deleted one no more.
     fn learn(&self, item: &CatalogItem) -> Result<(), Problem> {
-        let kept: Kept = item.body.to().map_err(|error| {
+        let kept: StoredPushWorker = item.body.to().map_err(|error| {
             tracing::error!(push_worker = %item.id, %error, "a stored push worker cannot be read");
             Problem::new(
                 Code::StoreBroken,
@@ -323,7 +323,7 @@ impl PushWorkers {
             return Ok(());
         }
         let sending = (!kept.is_deleted).then(|| self.start(&item.workspace, &item.id, &kept)).transpose()?;
-        let new = Known {
+        let new = ActivePushWorker {
             workspace: item.workspace.clone(),
             version: item.version,
             created_at: item.created_at,
@@ -334,7 +334,7 @@ impl PushWorkers {
         Ok(())
     }
 
-    fn start(&self, workspace: &WorkspaceId, id: &Name, kept: &Kept) -> Result<Sending, Problem> {
+    fn start(&self, workspace: &WorkspaceId, id: &Name, kept: &StoredPushWorker) -> Result<Sending, Problem> {
         let broken = |why: String| {
             tracing::error!(push_worker = %id, why, "the secret of a push worker cannot be opened");
             Problem::new(Code::SecretUnavailable, "The secret of a push worker cannot be opened.")
@@ -382,7 +382,7 @@ impl CatalogWatcher for PushWorkers {
         &*self.store
     }
 
-    fn last_read(&self) -> &LastRead {
+    fn last_read(&self) -> &LastFullRead {
         &self.last_read
     }
 

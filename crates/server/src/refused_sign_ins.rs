@@ -29,7 +29,7 @@ impl RefusedSignIns {
         RefusedSignIns { store, waiting: Mutex::default(), arrived: Arc::default() }
     }
 
-    /// Notes that somebody was not let in.
+    /// Counts a refused sign-in.
     pub(crate) fn note(&self, address: Option<IpAddr>, why: String) {
         {
             let mut waiting = self.waiting.lock().expect("no holder panics");

@@ -66,7 +66,7 @@ pub enum LaunchError {
     People(#[from] UnusablePeople),
     /// The rules for outgoing requests cannot be used.
     #[error(transparent)]
-    Outgoing(#[from] hapax_outgoing::Unusable),
+    Outgoing(#[from] hapax_outgoing::InvalidRules),
     /// Stored setup could not be read or written.
     #[error("{0}")]
     Problem(Problem),
@@ -252,7 +252,7 @@ impl Server {
         router(&self.app, &self.keys, self.console.as_ref())
     }
 
-    /// Path and query of a link that signs in to the console as whoever has this key: for whoever opens it first, and not for long. `None`
+    /// Path and query of a link that signs in to the console with this key. It works once, for a short time. `None`
     /// without a console.
     pub fn console_link(&self, key: &ApiKey) -> Result<Option<String>, Problem> {
         self.console.as_ref().map(|console| console.link(key)).transpose()

@@ -63,7 +63,7 @@ where
         let trace_id = TraceId::from_request(request.headers());
         request.extensions_mut().insert(trace_id);
         let is_tls = Peer::is_tls(&request);
-        let seen = Seen {
+        let seen = RequestFacts {
             began,
             trace_id,
             method: request.method().clone(),
@@ -83,14 +83,14 @@ where
 
 /// Recorded facts about a request. Never its body, query or headers, which may hold secrets. The
 /// route is a template, so ids and keys in paths stay out, too.
-struct Seen {
+struct RequestFacts {
     began: Instant,
     trace_id: TraceId,
     method: Method,
     route: Option<MatchedPath>,
 }
 
-impl Seen {
+impl RequestFacts {
     fn route(&self) -> Option<&str> {
         self.route.as_ref().map(MatchedPath::as_str)
     }

@@ -3,7 +3,9 @@
 use axum::extract::{FromRequest, Request};
 use hapax_api as api;
 use hapax_api::{Code, Problem};
-use hapax_documents::{Checked, CheckedEntity, CheckedSource, Format, Known, Severity, WorkspaceServices};
+use hapax_documents::{
+    Checked, CheckedEntity, CheckedSource, DeclaredNames, Format, Severity, WorkspaceServices,
+};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde_json::value::RawValue;
 
@@ -32,14 +34,14 @@ impl Uploaded {
 
     /// Checks it as an entity workflow, and reports all errors at once.
     pub(crate) fn check_entity(&self, services: WorkspaceServices<'_>) -> Result<CheckedEntity, Problem> {
-        let known = Known { tasks: None, ..services.known() };
+        let known = DeclaredNames { tasks: None, ..services.known() };
         hapax_documents::check_entity(&self.text, self.format, &known)
             .map_err(|found| refusal(&found, Code::EntityWorkflowInvalid))
     }
 
     /// Checks it as a webhook source, and reports all errors at once.
     pub(crate) fn check_source(&self) -> Result<CheckedSource, Problem> {
-        hapax_documents::check_source(&self.text, self.format, &Known::default()).map_err(|found| {
+        hapax_documents::check_source(&self.text, self.format, &DeclaredNames::default()).map_err(|found| {
             let (problems, detail) = told(&found);
             Problem::new(Code::SourceInvalid, detail)
                 .with("problems", serde_json::to_value(problems).unwrap_or_default())

@@ -12,7 +12,7 @@ use hapax_workers::{KnownName, WorkerCaller, Workers};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::catalog_watcher::{CatalogWatcher, LastRead};
+use crate::catalog_watcher::{CatalogWatcher, LastFullRead};
 use crate::definitions::definition_id;
 use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::limits::MAX_WORKER_NAMES_PER_WORKSPACE;
@@ -77,12 +77,12 @@ pub(crate) struct WorkerNames {
     workers: Arc<Workers>,
     store: Arc<dyn Store>,
     known: RwLock<BTreeMap<WorkspaceId, BTreeSet<StoredName>>>,
-    last_read: LastRead,
+    last_read: LastFullRead,
 }
 
 impl WorkerNames {
     pub(crate) fn new(workers: Arc<Workers>, store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(WorkerNames { workers, store, known: RwLock::default(), last_read: LastRead::default() })
+        Arc::new(WorkerNames { workers, store, known: RwLock::default(), last_read: LastFullRead::default() })
     }
 
     /// Keeps the names that a session offers.
@@ -208,7 +208,7 @@ impl CatalogWatcher for WorkerNames {
         &*self.store
     }
 
-    fn last_read(&self) -> &LastRead {
+    fn last_read(&self) -> &LastFullRead {
         &self.last_read
     }
 

@@ -18,10 +18,10 @@ mod forms;
 mod large_runs;
 #[path = "console/looks.rs"]
 mod looks;
+#[path = "console/people.rs"]
+mod operators;
 #[path = "console/pages.rs"]
 mod pages;
-#[path = "console/people.rs"]
-mod people;
 #[path = "console/records.rs"]
 mod records;
 #[path = "console/roles.rs"]

@@ -14,8 +14,8 @@ mod crowds;
 mod durable_promises;
 #[path = "contract/faults.rs"]
 mod faults;
-#[path = "contract/key_desk.rs"]
-mod key_desk;
+#[path = "contract/key_support.rs"]
+mod key_support;
 #[path = "contract/promise_keys.rs"]
 mod promise_keys;
 #[path = "contract/promises.rs"]

@@ -13,10 +13,10 @@ mod coverage;
 mod crowds;
 #[path = "entities/deleted.rs"]
 mod deleted;
-#[path = "entities/desk.rs"]
-pub mod desk;
 #[path = "entities/effects.rs"]
 mod effects;
+#[path = "entities/invoice_fixture.rs"]
+pub mod invoice_fixture;
 #[path = "entities/janitors.rs"]
 mod janitors;
 #[path = "entities/keys.rs"]

@@ -4,8 +4,8 @@ use crate::support;
 
 #[path = "outbound_webhooks/deliveries.rs"]
 mod deliveries;
-#[path = "outbound_webhooks/out.rs"]
-mod out;
+#[path = "outbound_webhooks/fixture.rs"]
+mod fixture;
 #[path = "outbound_webhooks/subscriptions.rs"]
 mod subscriptions;
 

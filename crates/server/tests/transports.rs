@@ -9,5 +9,5 @@ mod calls;
 mod client;
 #[path = "transports/fixtures.rs"]
 mod fixtures;
-#[path = "transports/oddities.rs"]
-mod oddities;
+#[path = "transports/invalid_requests.rs"]
+mod invalid_requests;

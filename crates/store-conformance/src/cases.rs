@@ -47,7 +47,7 @@ mod waiting;
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::fixture::Stage;
+use crate::fixture::TestStore;
 
 /// Calls a macro with its arguments and the list of all cases.
 #[doc(hidden)]
@@ -611,7 +611,7 @@ macro_rules! with_every_case {
 pub(crate) struct Case {
     pub(crate) topic: &'static str,
     pub(crate) name: &'static str,
-    pub(crate) run: for<'a> fn(&'a Stage) -> Pin<Box<dyn Future<Output = ()> + 'a>>,
+    pub(crate) run: for<'a> fn(&'a TestStore) -> Pin<Box<dyn Future<Output = ()> + 'a>>,
 }
 
 macro_rules! table {

@@ -3,13 +3,13 @@
 //! The requests are drawn from a small set of runs, keys, subjects, entities and names, so that they collide. Some are
 //! outdated, wrong, or repeated. A test that draws them must also show that it drew everything: see [`AnswerCoverage`].
 
-mod draft;
-mod draft_effects;
-mod draft_entities;
+mod commit_generator;
+mod effect_request_generator;
 mod entity_request;
-mod exercised;
+mod entity_request_generator;
+mod outcome_coverage;
 mod request;
-mod sketch;
+mod request_generator;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,11 +25,11 @@ use hapax_engine::store::{CommitOutcome, ListDoubts, ListJournal, ListOutbox, Li
 use crate::fixture::INVOICES;
 use crate::suite::block_on;
 use crate::{Candidate, MemoryTables};
-use draft::{Drafter, Move};
 use entity_request::EntityRequest;
 use request::{Answer, Request};
+use request_generator::{DrawnRequest, RequestGenerator};
 
-pub use exercised::AnswerCoverage;
+pub use outcome_coverage::AnswerCoverage;
 
 /// One test that sends random requests to a store and to the memory store: `differential_suite!(make_store);`.
 ///
@@ -97,18 +97,18 @@ pub async fn differential(
         tables.create_table(INVOICES).await;
     }
     let (model, subject) = (model.store(), subject.store());
-    let mut drafter = Drafter::new(seed, has_tables);
+    let mut drafter = RequestGenerator::new(seed, has_tables);
     let mut exercised = AnswerCoverage::default();
     for op in 0..ops {
         match drafter.next(&*model).await {
-            Move::Pass(span) => clock.advance(span),
-            Move::PutRow(row) => {
+            DrawnRequest::Pass(span) => clock.advance(span),
+            DrawnRequest::PutRow(row) => {
                 for tables in &tables {
                     tables.put_row(INVOICES, row.clone()).await;
                 }
                 exercised.note_row();
             }
-            Move::Ask(request) => {
+            DrawnRequest::Ask(request) => {
                 let meets = meets_another_post(&request, &*model).await;
                 let (expected, answer) = (request.ask(&*model).await, request.ask(&*subject).await);
                 let place = || format!("seed {seed}, request {op}: {request:#?}");
@@ -128,7 +128,7 @@ pub async fn differential(
         }
     }
     same_whole(&*model, &*subject, &format!("seed {seed}, at the end"), &mut exercised).await;
-    let reads = draft_entities::read_all(has_tables);
+    let reads = entity_request_generator::read_all(has_tables);
     same_entities(&*model, &*subject, reads, &|| format!("seed {seed}, at the end")).await;
     exercised
 }

@@ -30,7 +30,7 @@ use hapax_engine::store::{
 use crate::UserTables;
 
 pub use at_once::at_once;
-pub use catalog::{Draft, all_items};
+pub use catalog::{CatalogItemBuilder, all_items};
 pub use entities::{INVOICES, entity_in, entity_of, is_table, kind_in};
 pub use journal::{MEG, note_of, noted_by};
 pub use operations::{BeginBuilder, BegunOperation, begun, done, failure, key_in, manager};
@@ -64,7 +64,7 @@ pub const BOB: OwnerId = OwnerId::from_u128(0xb);
 
 /// A store on its own clock, with the calls that cases make.
 #[derive(Debug)]
-pub struct Stage {
+pub struct TestStore {
     /// The store under test.
     pub store: Arc<dyn Store>,
     /// The clock it follows.
@@ -74,16 +74,16 @@ pub struct Stage {
     ids: AtomicU64,
 }
 
-impl Stage {
+impl TestStore {
     /// A stage for `store`, which follows `clock`.
     pub fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
-        Stage { store, clock, tables: None, ids: AtomicU64::new(1) }
+        TestStore { store, clock, tables: None, ids: AtomicU64::new(1) }
     }
 
     /// Adds the user's tables.
     #[must_use]
     pub fn with_tables(self, tables: Option<Arc<dyn UserTables>>) -> Self {
-        Stage { tables, ..self }
+        TestStore { tables, ..self }
     }
 
     /// The current time by the store's clock.

@@ -42,7 +42,7 @@ pub fn run_interleavings<F: Future<Output = Candidate>>(make_store: impl FnOnce(
     block_on(async {
         let clock = Arc::new(ManualClock::default());
         let candidate = make_store(clock.clone()).await;
-        let stage = Arc::new(Stage::new(candidate.store(), clock));
+        let stage = Arc::new(TestStore::new(candidate.store(), clock));
         for batch in 0..INTERLEAVINGS / AT_ONCE {
             let each = (batch * AT_ONCE..(batch + 1) * AT_ONCE).map(|n| interleave(stage.clone(), n));
             at_once(each).await;
@@ -57,7 +57,7 @@ async fn idle(turns: u32) {
     }
 }
 
-async fn interleave(t: Arc<Stage>, n: u64) {
+async fn interleave(t: Arc<TestStore>, n: u64) {
     let mut rng = Rng::with_seed(n);
     let run = t.order().granted_to(ANN).start().await;
     let key = IdempotencyKey::new(&format!("k{n}")).unwrap();
@@ -85,7 +85,7 @@ fn settlement(by: PromiseRef, granted: bool) -> SettlePromise {
 }
 
 /// The run opens its promise and parks, in one write or two, while a caller settles it by key, or by id once it exists.
-async fn wait(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyKey, rng: &mut Rng) {
+async fn wait(t: &Arc<TestStore>, run: &RunHead, promise: Promise, key: IdempotencyKey, rng: &mut Rng) {
     let in_two = rng.bool();
     let by = if rng.bool() { PromiseRef::Key(key) } else { PromiseRef::Id(promise.id.clone()) };
     let (settler_idles, waiter_idles, granted) = (rng.u32(..6), rng.u32(..6), rng.bool());
@@ -126,7 +126,7 @@ async fn wait(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyK
 }
 
 /// The holder of the run stops waiting while the promise is settled.
-async fn time_out(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyKey, rng: &mut Rng) {
+async fn time_out(t: &Arc<TestStore>, run: &RunHead, promise: Promise, key: IdempotencyKey, rng: &mut Rng) {
     let held = t.write(run).await.waits_for("payment", promise.clone()).done().await;
     let giving_up = t.write(&held).await.times_out("payment").advance();
     let (settler_idles, idles) = (rng.u32(..6), rng.u32(..6));
@@ -152,7 +152,7 @@ async fn time_out(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: Idempote
 
 /// The run and another caller (a run or an external one) create a promise under the same key, while that key is
 /// settled. One gets the key, the other learns which promise holds it, and the settlement applies to that promise.
-async fn contend(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyKey, rng: &mut Rng) {
+async fn contend(t: &Arc<TestStore>, run: &RunHead, promise: Promise, key: IdempotencyKey, rng: &mut Rng) {
     let (settler_idles, first_idles, second_idles) = (rng.u32(..6), rng.u32(..6), rng.u32(..6));
     let rival = match rng.bool() {
         true => Some(t.order().granted_to(BOB).start().await),
@@ -224,7 +224,7 @@ async fn contend(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: Idempoten
     assert_eq!(named.and_then(|record| record.promise().cloned()), Some(winner.id));
 }
 
-async fn open_and_park(t: &Stage, run: &RunHead, promise: Promise) {
+async fn open_and_park(t: &TestStore, run: &RunHead, promise: Promise) {
     let until = promise.deadline_at;
     let write = t.write(run).await.waits_for("payment", promise).parks_until(until).advance();
     must!(t.store.commit_run(write).await.unwrap(), CommitOutcome::Committed { .. });

@@ -3,9 +3,9 @@
 
 mod claiming;
 mod effects;
+mod entity_scene;
 mod people;
 mod recovering;
-mod scene;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use hapax_engine::clock::ManualClock;
 
 use crate::Candidate;
-use scene::{Scene, TableKind};
+use entity_scene::{EntityScene, TableKind};
 
 /// Calls a macro with its arguments and the list of all stories.
 #[doc(hidden)]
@@ -107,7 +107,7 @@ type StoryFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 macro_rules! stories {
     (() $($topic:ident { $($name:ident)* })*) => {
-        const STORIES: &[(&str, fn(Scene) -> StoryFuture)] = &[$($((stringify!($name), |scene| Box::pin($topic::$name(scene)))),*),*];
+        const STORIES: &[(&str, fn(EntityScene) -> StoryFuture)] = &[$($((stringify!($name), |scene| Box::pin($topic::$name(scene)))),*),*];
     };
 }
 with_every_story! { stories!() }
@@ -120,7 +120,7 @@ pub fn run_story<F: Future<Output = Candidate>>(name: &str, make_store: impl Fn(
         for home in TableKind::ALL {
             let clock = Arc::new(ManualClock::default());
             let candidate = make_store(clock.clone()).await;
-            if let Some(scene) = Scene::set(candidate, clock, home).await {
+            if let Some(scene) = EntityScene::set(candidate, clock, home).await {
                 story(scene).await;
             }
         }

@@ -8,7 +8,7 @@ use hapax_engine::clock::ManualClock;
 
 use crate::Candidate;
 use crate::cases::{CASES, Case};
-use crate::fixture::Stage;
+use crate::fixture::TestStore;
 
 /// Time limit of a case.
 const PATIENCE: Duration = Duration::from_secs(220);
@@ -62,7 +62,7 @@ pub(crate) fn block_on(test: impl Future<Output = ()>) {
 async fn judge<F: Future<Output = Candidate>>(case: &Case, make_store: impl FnOnce(Arc<ManualClock>) -> F) {
     let clock = Arc::new(ManualClock::default());
     let candidate = make_store(clock.clone()).await;
-    let stage = Stage::new(candidate.store(), clock).with_tables(candidate.tables.clone());
+    let stage = TestStore::new(candidate.store(), clock).with_tables(candidate.tables.clone());
     (case.run)(&stage).await;
     let report = stage.fsck().await;
     assert!(report.is_clean(), "after the case the data is not sound: {report}");

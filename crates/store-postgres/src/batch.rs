@@ -12,7 +12,7 @@ use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 /// An operation of the hot path.
 pub(crate) enum HotOp {
     Start(Start),
-    RunCommit(Move),
+    RunCommit(QueuedWrite),
 }
 
 /// A start, with its caller.
@@ -23,7 +23,7 @@ pub(crate) struct Start {
 }
 
 /// A write under a lease, with its caller.
-pub(crate) struct Move {
+pub(crate) struct QueuedWrite {
     pub(crate) advance: Box<RunCommit>,
     pub(crate) reply: Reply<CommitOutcome>,
     pub(crate) entered: EnqueuedAt,
@@ -35,7 +35,7 @@ pub(crate) struct Batch {
     /// In the order of their keys.
     pub(crate) starts: Vec<Start>,
     /// In the order of their runs.
-    pub(crate) moves: Vec<Move>,
+    pub(crate) moves: Vec<QueuedWrite>,
 }
 
 impl Batch {
@@ -58,7 +58,7 @@ impl Batch {
                     let key = new.facts.key.clone().map(|key| (new.facts.workspace.clone(), key));
                     runs.insert(new.facts.id) && key.is_none_or(|key| keys.insert(key))
                 }
-                HotOp::RunCommit(Move { advance, .. }) => runs.insert(advance.run()),
+                HotOp::RunCommit(QueuedWrite { advance, .. }) => runs.insert(advance.run()),
             };
             match op {
                 op if !is_free => stays.push_back(op),

@@ -6,7 +6,7 @@ use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use crate::batch::Move;
+use crate::batch::QueuedWrite;
 use crate::fault::Fault;
 use crate::interned_names::{InternedNames, WorkspaceRowId};
 use crate::journal::JournalColumns;
@@ -18,20 +18,20 @@ use crate::rows::uuid;
 #[derive(Debug, Default)]
 pub(crate) struct BatchOutbox {
     notes: JournalColumns,
-    notes_by: Writers,
+    notes_by: OutboxWriters,
     posts: OutboxColumns,
-    posts_by: Writers,
+    posts_by: OutboxWriters,
 }
 
 /// The write that a row belongs to. The row is kept only if the write took effect.
 #[derive(Debug, Default)]
-struct Writers {
+struct OutboxWriters {
     workspace: Vec<i32>,
     run: Vec<Uuid>,
     token: Vec<i64>,
 }
 
-impl Writers {
+impl OutboxWriters {
     fn push(&mut self, workspace: WorkspaceRowId, advance: &RunCommit) {
         self.workspace.push(workspace.0);
         self.run.push(uuid(advance.run()));
@@ -43,13 +43,13 @@ impl BatchOutbox {
     /// Collects the rows of these writes, each given with its workspace's number, if it has one.
     /// Must not be called inside a transaction.
     pub(crate) async fn by(
-        moves: &[Move],
+        moves: &[QueuedWrite],
         workspaces: &[Option<WorkspaceRowId>],
         held: &HeldConnection,
         interned_names: &InternedNames,
     ) -> Result<Self, Fault> {
         let mut outbox = BatchOutbox::default();
-        for (Move { advance, .. }, workspace) in moves.iter().zip(workspaces) {
+        for (QueuedWrite { advance, .. }, workspace) in moves.iter().zip(workspaces) {
             // A workspace without a number has no runs, so the write will not take effect.
             let Some(workspace) = *workspace else { continue };
             for note in &advance.notes {
@@ -111,7 +111,7 @@ impl BatchOutbox {
 async fn send(
     held: &HeldConnection,
     sql: &'static str,
-    by: &Writers,
+    by: &OutboxWriters,
     columns: &[&(dyn ToSql + Sync)],
 ) -> Result<(), Error> {
     let limit = by.run.len() as i64;

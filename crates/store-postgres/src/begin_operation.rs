@@ -2,7 +2,7 @@
 
 use hapax_engine::model::{BeginFacts, BeginOperation, BeginOperationOutcome, decide_begin_operation};
 
-use crate::entities::{self, EntityNeeds, Place};
+use crate::entities::{self, EntityLocation, EntityNeeds};
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
 use crate::session::Session;
@@ -49,7 +49,7 @@ impl Verb for BeginRequest {
         let workspace = session.get_workspace(&request.workspace).await?;
         entities::prepare(session, &self.needs()).await?;
         let known = &session.entities;
-        let place = Place::new(workspace, &request.entity, &request.home);
+        let place = EntityLocation::new(workspace, &request.entity, &request.home);
         let entity = known.entity(&place, &request.entity);
         let asks_for_last = entity.as_ref().is_some_and(|entity| request.asks_for_last(entity));
         let last = known.last(workspace, &request.entity, &request.step).filter(|_| asks_for_last);

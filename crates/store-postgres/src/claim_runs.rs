@@ -24,7 +24,7 @@ type DueRun = (WorkspaceRowId, RunId);
 
 /// Position in the rotation of workspaces, when not all can be served at once.
 #[derive(Debug, Default)]
-pub(crate) struct Rotation(AtomicI32);
+pub(crate) struct WorkspaceRotation(AtomicI32);
 
 /// The workflows of the caller, by their numbers in this database.
 #[derive(Default)]
@@ -78,7 +78,7 @@ struct Granted {
 pub(crate) async fn claim_runs(
     held: Arc<HeldConnection>,
     interned_names: Arc<InternedNames>,
-    rotation: Arc<Rotation>,
+    rotation: Arc<WorkspaceRotation>,
     request: ClaimRuns,
     now: Timestamp,
 ) -> Result<ClaimedRuns, Fault> {
@@ -149,7 +149,7 @@ async fn find_served(
 async fn list_due(
     held: &HeldConnection,
     served: &Served,
-    rotation: &Rotation,
+    rotation: &WorkspaceRotation,
     limit: usize,
     now: Timestamp,
 ) -> Result<Vec<DueRun>, Fault> {
@@ -199,7 +199,7 @@ fn mix(by_time: Vec<DueRun>, in_turns: Vec<DueRun>, limit: usize) -> Vec<DueRun>
 async fn list_in_turns(
     held: &HeldConnection,
     served: &Served,
-    rotation: &Rotation,
+    rotation: &WorkspaceRotation,
     limit: usize,
     now: Timestamp,
 ) -> Result<Vec<DueRun>, Fault> {

@@ -15,7 +15,7 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use crate::advance_runs::CommitColumns;
-use crate::batch::{Batch, HotOp, Move, Start};
+use crate::batch::{Batch, HotOp, QueuedWrite, Start};
 use crate::batch_outbox::BatchOutbox;
 use crate::commit_run::refuse;
 use crate::fault::Fault;
@@ -42,7 +42,7 @@ pub(crate) struct Committer {
 }
 
 /// Effects of a committed batch.
-struct Written {
+struct CommittedBatch {
     now: Timestamp,
     /// By position in the batch: the run that was created.
     made: HashMap<usize, StartOutcome>,
@@ -130,7 +130,7 @@ impl Committer {
         &self,
         batch: &Batch,
         is_committing: &AtomicBool,
-    ) -> Result<(Written, HeldConnection), Fault> {
+    ) -> Result<(CommittedBatch, HeldConnection), Fault> {
         let held = self.pools.commits.get().await?;
         let work = self.transact(&held, batch, is_committing);
         let deadline = self.pools.commits.deadline();
@@ -152,9 +152,9 @@ impl Committer {
         held: &HeldConnection,
         batch: &Batch,
         is_committing: &AtomicBool,
-    ) -> Result<Written, Fault> {
+    ) -> Result<CommittedBatch, Fault> {
         let mut workspaces_of_moves = Vec::with_capacity(batch.moves.len());
-        for Move { advance, .. } in &batch.moves {
+        for QueuedWrite { advance, .. } in &batch.moves {
             workspaces_of_moves
                 .push(self.interned_names.find_workspace(held.link(), advance.workspace()).await?);
         }
@@ -186,7 +186,7 @@ impl Committer {
             .filter_map(|(n, (workspace, moved))| Some((n as i32, (*workspace)?, &*moved.advance)))
             .collect();
         let (made, moved) = send(held, &starts, &moves, &outbox, now, is_committing).await?;
-        let mut written = Written {
+        let mut written = CommittedBatch {
             now,
             made: HashMap::with_capacity(made.len()),
             moved: HashMap::with_capacity(moved.len()),
@@ -205,7 +205,7 @@ impl Committer {
     }
 
     /// Answers the callers of effective writes, and explains the others.
-    async fn answer(&self, batch: Batch, mut written: Written, held: HeldConnection) {
+    async fn answer(&self, batch: Batch, mut written: CommittedBatch, held: HeldConnection) {
         let (mut starts, mut moves) = (Vec::new(), Vec::new());
         let mut has_woken = false;
         for (n, start) in batch.starts.into_iter().enumerate() {
@@ -279,8 +279,12 @@ impl Committer {
         }
     }
 
-    async fn answer_moves(&self, moves: Vec<(WorkspaceRowId, Move)>, heads: HashMap<Uuid, StoredHead>) {
-        for (_, Move { advance, reply, entered }) in moves {
+    async fn answer_moves(
+        &self,
+        moves: Vec<(WorkspaceRowId, QueuedWrite)>,
+        heads: HashMap<Uuid, StoredHead>,
+    ) {
+        for (_, QueuedWrite { advance, reply, entered }) in moves {
             match heads.get(&uuid(advance.run())) {
                 None => drop(reply.send(Ok(CommitOutcome::LeaseLost))),
                 Some(stored) => match refuse(&advance, stored) {
@@ -395,7 +399,7 @@ async fn send(
 async fn explain(
     held: &HeldConnection,
     starts: &[(WorkspaceRowId, Start)],
-    moves: &[(WorkspaceRowId, Move)],
+    moves: &[(WorkspaceRowId, QueuedWrite)],
 ) -> Result<(Vec<Row>, HashMap<Uuid, StoredHead>), Fault> {
     let mut obstacles = Vec::new();
     if !starts.is_empty() {

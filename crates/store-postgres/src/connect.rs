@@ -6,7 +6,7 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
 
 use crate::connection_cap::{ConnectionCap, carry};
-use crate::encryption::{Taken, Tls, connector};
+use crate::encryption::{Tls, UrlParameters, connector};
 use crate::limits::CONNECT_TIMEOUT;
 use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
@@ -51,7 +51,7 @@ pub(crate) fn configure_by_statement(url: &str, options: &PostgresOptions) -> Re
 fn configure_plain(url: &str, options: &PostgresOptions) -> Result<Address, OpenError> {
     check_schema(&options.schema)?;
     check_pools(options)?;
-    let (url, taken) = Taken::out_of(url)?;
+    let (url, taken) = UrlParameters::out_of(url)?;
     let mut config: Config = url.parse().map_err(|_| OpenError::BadUrl)?;
     if config.get_hosts().is_empty() {
         return Err(OpenError::BadUrl);
@@ -118,7 +118,7 @@ pub(crate) fn place(config: &Config) -> String {
 /// Hosts and ports of `url`, without local sockets. An HTTP sender on behalf of others must be kept
 /// away from them.
 pub fn list_hosts(url: &str) -> Result<Vec<(String, u16)>, OpenError> {
-    let (url, _) = Taken::out_of(url)?;
+    let (url, _) = UrlParameters::out_of(url)?;
     let config: Config = url.parse().map_err(|_| OpenError::BadUrl)?;
     let port = |i: usize| config.get_ports().get(i).or(config.get_ports().first()).copied().unwrap_or(5432);
     let named = config.get_hosts().iter().enumerate().filter_map(|(i, host)| match host {

@@ -3,7 +3,7 @@
 use hapax_engine::model::{Entity, EntityStorage, Version};
 use hapax_engine::store::{CreateEntityOutcome, NewEntity};
 
-use crate::entities::{self, EntityNeeds, Place};
+use crate::entities::{self, EntityLocation, EntityNeeds};
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
 use crate::session::Session;
@@ -24,7 +24,7 @@ impl Verb for NewEntity {
     async fn apply(&self, session: &mut Session<'_>) -> Result<CreateEntityOutcome, Fault> {
         let workspace = session.get_workspace(&self.workspace).await?;
         entities::prepare(session, &needs_of(self)).await?;
-        let place = Place::new(workspace, &self.entity, &EntityStorage::BuiltIn);
+        let place = EntityLocation::new(workspace, &self.entity, &EntityStorage::BuiltIn);
         if let Some(entity) = session.entities.entity(&place, &self.entity) {
             return Ok(CreateEntityOutcome::Exists(entity));
         }

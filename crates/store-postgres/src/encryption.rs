@@ -51,17 +51,17 @@ pub(crate) struct Identity {
 
 /// Parameters removed from a URL.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct UrlParameters {
     mode: Option<Mode>,
     root: Option<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
 }
 
-impl Taken {
+impl UrlParameters {
     /// Removes them; also returns the rest of the URL.
-    pub(crate) fn out_of(url: &str) -> Result<(String, Taken), OpenError> {
-        let mut taken = Taken::default();
+    pub(crate) fn out_of(url: &str) -> Result<(String, UrlParameters), OpenError> {
+        let mut taken = UrlParameters::default();
         // As the driver parses it: the text before the first `@` is the password, whatever it looks
         // like.
         let after_password = url.find('@').unwrap_or(0);
@@ -191,7 +191,7 @@ mod rustls_connector {
         };
         let verifier: Arc<dyn ServerCertVerifier> = match (wish.mode, chain) {
             (Mode::VerifyFull, Some(verifier)) => verifier,
-            (_, chain) => Arc::new(Lenient::new(chain, &provider)),
+            (_, chain) => Arc::new(UnverifiedTls::new(chain, &provider)),
         };
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let config = match &wish.identity {
@@ -233,18 +233,18 @@ mod rustls_connector {
 
     /// Verifies nothing, or the signature without the host name, as the weaker modes require.
     #[derive(Debug)]
-    struct Lenient {
+    struct UnverifiedTls {
         chain: Option<Arc<WebPkiServerVerifier>>,
         algorithms: WebPkiSupportedAlgorithms,
     }
 
-    impl Lenient {
+    impl UnverifiedTls {
         fn new(chain: Option<Arc<WebPkiServerVerifier>>, provider: &CryptoProvider) -> Self {
-            Lenient { chain, algorithms: provider.signature_verification_algorithms }
+            UnverifiedTls { chain, algorithms: provider.signature_verification_algorithms }
         }
     }
 
-    impl ServerCertVerifier for Lenient {
+    impl ServerCertVerifier for UnverifiedTls {
         fn verify_server_cert(
             &self,
             certificate: &CertificateDer<'_>,
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     fn wish(url: &str) -> (String, TlsSettings) {
-        let (left, taken) = Taken::out_of(url).unwrap();
+        let (left, taken) = UrlParameters::out_of(url).unwrap();
         (left, taken.into_wish(SslMode::Prefer).unwrap())
     }
 
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(wish("postgres://h/db").1, TlsSettings { mode: Mode::Prefer, root: None, identity: None });
         assert_eq!(wish("postgres://h/db?sslmode=require").1.mode, Mode::Require);
         assert_eq!(wish("postgres://h/db?sslmode=require&sslrootcert=a").1.mode, Mode::VerifyCa);
-        assert!(matches!(Taken::out_of("postgres://h/db?sslmode=often"), Err(OpenError::BadUrl)));
+        assert!(matches!(UrlParameters::out_of("postgres://h/db?sslmode=often"), Err(OpenError::BadUrl)));
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
         let identity = Identity { certificate: "/a b.crt".into(), key: "/c.key".into() };
         assert_eq!(wanted.identity, Some(identity));
         for (query, missing) in [("sslcert=a", "sslkey"), ("sslkey=a", "sslcert")] {
-            let (_, taken) = Taken::out_of(&format!("postgres://h/db?{query}")).unwrap();
+            let (_, taken) = UrlParameters::out_of(&format!("postgres://h/db?{query}")).unwrap();
             let error = taken.into_wish(SslMode::Prefer).unwrap_err().to_string();
             assert!(error.contains(&format!("add {missing}=FILE")), "{error}");
         }

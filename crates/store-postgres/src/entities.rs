@@ -58,16 +58,16 @@ impl EntityNeeds {
 
 /// Table of an entity; the variants are in lock order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum EntityLocation {
     Own(WorkspaceRowId, EntityRef),
     Row(TableRef, EntityId),
 }
 
-impl Place {
+impl EntityLocation {
     pub(crate) fn new(workspace: WorkspaceRowId, entity: &EntityRef, home: &EntityStorage) -> Self {
         match home {
-            EntityStorage::BuiltIn => Place::Own(workspace, entity.clone()),
-            EntityStorage::UserTable(table) => Place::Row(table.clone(), entity.id.clone()),
+            EntityStorage::BuiltIn => EntityLocation::Own(workspace, entity.clone()),
+            EntityStorage::UserTable(table) => EntityLocation::Row(table.clone(), entity.id.clone()),
         }
     }
 }
@@ -93,7 +93,7 @@ type OperationPlace = (WorkspaceRowId, OperationId);
 /// Known rows of a transaction; `None` for a missing row.
 #[derive(Debug, Default)]
 pub(crate) struct KnownEntities {
-    entities: BTreeMap<Place, KnownEntity>,
+    entities: BTreeMap<EntityLocation, KnownEntity>,
     operations: BTreeMap<OperationPlace, Option<(Operation, Change)>>,
     keys: BTreeMap<(WorkspaceRowId, IdempotencyKey), Option<OperationId>>,
     holders: BTreeMap<(WorkspaceRowId, EntityRef), Option<OperationId>>,
@@ -106,13 +106,13 @@ pub(crate) struct KnownEntities {
 }
 
 impl KnownEntities {
-    pub(crate) fn entity(&self, place: &Place, entity: &EntityRef) -> Option<Entity> {
+    pub(crate) fn entity(&self, place: &EntityLocation, entity: &EntityRef) -> Option<Entity> {
         let known = self.entities.get(place)?.is.clone()?;
         // A row does not contain its entity type.
         Some(Entity { entity: entity.clone(), ..known })
     }
 
-    pub(crate) fn put_entity(&mut self, place: Place, entity: Entity) {
+    pub(crate) fn put_entity(&mut self, place: EntityLocation, entity: Entity) {
         self.entities.entry(place).or_default().is = Some(entity);
     }
 
@@ -202,9 +202,9 @@ impl KnownEntities {
         self.posts.extend_from_slice(posts);
     }
 
-    /// Drops what is known of the rows of users' tables, because it no longer holds.
+    /// Drops cached knowledge of the rows of users' tables, because it no longer holds.
     pub(crate) fn forget_rows(&mut self) {
-        self.entities.retain(|place, _| matches!(place, Place::Own(..)));
+        self.entities.retain(|place, _| matches!(place, EntityLocation::Own(..)));
     }
 
     fn found(&mut self, workspace: WorkspaceRowId, operation: Operation) -> OperationId {
@@ -247,7 +247,7 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &EntityNeeds) -> R
     let mut operations = BTreeSet::new();
     for (workspace, entity, home) in &needs.entities {
         if let Some(workspace) = number(session, &mut names, workspace).await? {
-            places.insert(Place::new(workspace, entity, home));
+            places.insert(EntityLocation::new(workspace, entity, home));
         }
     }
     for (workspace, id) in &needs.operations {
@@ -354,7 +354,7 @@ pub(crate) async fn find_last_try(
 async fn find_places(
     session: &mut Session<'_>,
     operations: &BTreeSet<(OperationId, WorkspaceRowId)>,
-) -> Result<Vec<Place>, Fault> {
+) -> Result<Vec<EntityLocation>, Fault> {
     if operations.is_empty() {
         return Ok(Vec::new());
     }
@@ -366,7 +366,7 @@ async fn find_places(
         let workspace = WorkspaceRowId(row.get()?);
         operation_id(&mut row)?;
         let entity = entity_ref(&mut row)?;
-        Ok(Place::new(workspace, &entity, &home(&mut row)?))
+        Ok(EntityLocation::new(workspace, &entity, &home(&mut row)?))
     };
     crate::rows::collect(&found, place)
 }
@@ -375,15 +375,15 @@ async fn find_places(
 /// those in unusable tables.
 async fn ask_for_entities(
     session: &Session<'_>,
-    places: BTreeSet<Place>,
+    places: BTreeSet<EntityLocation>,
     queries: &mut Vec<(RowKind, Sql, Params)>,
-) -> Result<Vec<Place>, Fault> {
+) -> Result<Vec<EntityLocation>, Fault> {
     let mut own: Vec<(WorkspaceRowId, EntityRef)> = Vec::new();
     let mut tables: BTreeMap<TableRef, Vec<EntityId>> = BTreeMap::new();
     for place in places {
         match place {
-            Place::Own(workspace, entity) => own.push((workspace, entity)),
-            Place::Row(table, id) => tables.entry(table).or_default().push(id),
+            EntityLocation::Own(workspace, entity) => own.push((workspace, entity)),
+            EntityLocation::Row(table, id) => tables.entry(table).or_default().push(id),
         }
     }
     if !own.is_empty() {
@@ -393,8 +393,8 @@ async fn ask_for_entities(
         let asked = params![own.len() as i64, workspaces, kinds, ids];
         queries.push((RowKind::Entities, include_str!("../sql/lock_entities.sql").into(), asked));
     }
-    let mut sought: Vec<Place> =
-        own.into_iter().map(|(workspace, entity)| Place::Own(workspace, entity)).collect();
+    let mut sought: Vec<EntityLocation> =
+        own.into_iter().map(|(workspace, entity)| EntityLocation::Own(workspace, entity)).collect();
     for (table, ids) in tables {
         let described = match session.get_table(&table).await {
             Ok(described) => described,
@@ -408,7 +408,7 @@ async fn ask_for_entities(
             let asked = params![texts.len() as i64, texts];
             queries.push((RowKind::Rows(table.clone()), described.lock.clone().into(), asked));
         }
-        sought.extend(ids.into_iter().map(|id| Place::Row(table.clone(), id)));
+        sought.extend(ids.into_iter().map(|id| EntityLocation::Row(table.clone(), id)));
     }
     Ok(sought)
 }
@@ -437,13 +437,15 @@ fn take_in(
     if let RowKind::Rows(table) = asked {
         let kind = Name::new("kind", "row").map_err(broken)?;
         let entity = user_tables::entity(&kind, table, row)?;
-        known.entities.insert(Place::Row(table.clone(), entity.entity.id.clone()), known_entity(entity));
+        known
+            .entities
+            .insert(EntityLocation::Row(table.clone(), entity.entity.id.clone()), known_entity(entity));
         return Ok(());
     }
     let workspace = WorkspaceRowId(row.get()?);
     if let RowKind::Entities = asked {
         let entity = entity(row)?;
-        known.entities.insert(Place::Own(workspace, entity.entity.clone()), known_entity(entity));
+        known.entities.insert(EntityLocation::Own(workspace, entity.entity.clone()), known_entity(entity));
         return Ok(());
     }
     let name = names.get(&workspace).ok_or_else(|| broken("a workspace that was not asked for"))?;
@@ -473,7 +475,7 @@ pub(crate) fn entity(mut row: Columns<'_>) -> Result<Entity, Fault> {
 /// Sends or queues everything that has changed.
 pub(crate) async fn write_out(session: &mut Session<'_>) -> Result<(), Fault> {
     write_operations(session)?;
-    let changed: Vec<(Place, KnownEntity)> = session
+    let changed: Vec<(EntityLocation, KnownEntity)> = session
         .entities
         .entities
         .iter_mut()
@@ -488,9 +490,11 @@ pub(crate) async fn write_out(session: &mut Session<'_>) -> Result<(), Fault> {
     let (mut new, mut old) = (EntityColumns::default(), EntityColumns::default());
     for (place, known) in changed {
         match (place, known.was, known.is) {
-            (Place::Own(workspace, _), None, Some(entity)) => new.push(workspace, &entity),
-            (Place::Own(workspace, _), Some(_), Some(entity)) => old.push(workspace, &entity),
-            (Place::Row(table, _), Some(was), Some(is)) => rows.entry(table).or_default().push((was, is)),
+            (EntityLocation::Own(workspace, _), None, Some(entity)) => new.push(workspace, &entity),
+            (EntityLocation::Own(workspace, _), Some(_), Some(entity)) => old.push(workspace, &entity),
+            (EntityLocation::Row(table, _), Some(was), Some(is)) => {
+                rows.entry(table).or_default().push((was, is))
+            }
             (place, ..) => return Err(Fault::Broken(format!("the entity at {place:?} was taken away"))),
         }
     }

@@ -2,7 +2,7 @@
 
 use hapax_engine::model::{FinishFacts, FinishOperation, FinishOperationOutcome, decide_finish_operation};
 
-use crate::entities::{self, EntityNeeds, Place};
+use crate::entities::{self, EntityLocation, EntityNeeds};
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
 use crate::session::Session;
@@ -35,8 +35,10 @@ impl Verb for FinishOperation {
             let entity = (self.workspace.clone(), operation.entity.clone(), operation.home.clone());
             entities::prepare(session, &EntityNeeds { entities: vec![entity], ..EntityNeeds::default() })
                 .await?;
-            place =
-                Some((Place::new(workspace, &operation.entity, &operation.home), operation.entity.clone()));
+            place = Some((
+                EntityLocation::new(workspace, &operation.entity, &operation.home),
+                operation.entity.clone(),
+            ));
         }
         let entity = place.as_ref().and_then(|(place, entity)| session.entities.entity(place, entity));
         let last_try = match &operation {

@@ -15,7 +15,7 @@ use crate::pools::HeldConnection;
 use crate::rows::{self, uuid};
 
 /// A run that was read.
-struct Seen {
+struct ExpiredRun {
     run: RunId,
     workspace: i32,
     forgettable: bool,
@@ -56,11 +56,11 @@ pub(crate) async fn purge(
     let found =
         held.query(&list, &[&Uuid::from_u128(from), &millis(closed_before), &(limit as i64 + 1)]).await?;
     let seen = rows::collect(&found, |mut row| {
-        Ok(Seen { run: row.run()?, workspace: row.get()?, forgettable: row.get()? })
+        Ok(ExpiredRun { run: row.run()?, workspace: row.get()?, forgettable: row.get()? })
     })?;
     let looked_at = &seen[..seen.len().min(limit)];
     for few in looked_at.chunks(PURGE_AT_ONCE) {
-        let old: Vec<&Seen> = few.iter().filter(|seen| seen.forgettable).collect();
+        let old: Vec<&ExpiredRun> = few.iter().filter(|seen| seen.forgettable).collect();
         purged.runs += delete_runs(&held, &old, closed_before).await?;
         let last = few.last().map(|seen| seen.run);
         let is_end = last == seen.last().map(|seen| seen.run);
@@ -73,7 +73,11 @@ pub(crate) async fn purge(
 }
 
 /// Returns the number of deleted runs.
-async fn delete_runs(held: &HeldConnection, old: &[&Seen], closed_before: Timestamp) -> Result<usize, Fault> {
+async fn delete_runs(
+    held: &HeldConnection,
+    old: &[&ExpiredRun],
+    closed_before: Timestamp,
+) -> Result<usize, Fault> {
     if old.is_empty() {
         return Ok(0);
     }

@@ -17,7 +17,7 @@ use crate::read::query;
 use crate::rows;
 
 /// An operation that was read.
-struct Seen {
+struct ExpiredOperation {
     workspace: i32,
     place: OperationCursor,
     forgettable: bool,
@@ -44,7 +44,7 @@ pub(crate) async fn purge_operations(
         let (workspace, name) = (row.get()?, rows::workspace_name(&mut row)?);
         let operation = OperationId::from_u128(row.run()?.as_u128());
         let place = OperationCursor { workspace: name, operation };
-        Ok(Seen { workspace, place, forgettable: row.get()? })
+        Ok(ExpiredOperation { workspace, place, forgettable: row.get()? })
     })?;
     let mut purged = PurgeOperationsOutcome::default();
     let looked_at = &seen[..seen.len().min(limit)];

@@ -44,7 +44,7 @@ pub struct ServerClock {
 
 /// One reading of the server's clock.
 #[derive(Debug, Clone, Copy)]
-struct Reading {
+struct ClockReading {
     /// Milliseconds from the epoch to the start of this node's clock, by the corrected server
     /// clock.
     offset: i64,
@@ -56,7 +56,7 @@ struct Reading {
 
 /// Conclusion from a reading.
 #[derive(Debug, PartialEq, Eq)]
-enum Judgement {
+enum ClockDecision {
     /// The clock is right.
     Follow,
     /// The clock has jumped: add this many milliseconds from now on.
@@ -65,26 +65,26 @@ enum Judgement {
 
 /// Judges a reading by this node's expectation and by the time that other nodes published a moment
 /// ago.
-fn judge(expected: Option<i64>, reading: Reading) -> Judgement {
-    let Reading { offset, seen, .. } = reading;
+fn judge(expected: Option<i64>, reading: ClockReading) -> ClockDecision {
+    let ClockReading { offset, seen, .. } = reading;
     let step = millis(MAX_CLOCK_STEP);
     let Some(expected) = expected else {
         // Time has passed without a node, or the clock was set forward: they look the same. Time
         // never goes back.
         return match seen {
-            Some(seen) if offset < seen - step => Judgement::Correct(seen - offset),
-            _ => Judgement::Follow,
+            Some(seen) if offset < seen - step => ClockDecision::Correct(seen - offset),
+            _ => ClockDecision::Follow,
         };
     };
     if (offset - expected).abs() <= step {
-        return Judgement::Follow;
+        return ClockDecision::Follow;
     }
     // Other nodes use this very time, so this node stood still, or it started while the clock was
     // wrong.
     if seen.is_some_and(|seen| (offset - seen).abs() <= step + 2 * millis(READ_CLOCK_EVERY)) {
-        return Judgement::Follow;
+        return ClockDecision::Follow;
     }
-    Judgement::Correct(seen.map_or(expected, |seen| expected.max(seen)) - offset)
+    ClockDecision::Correct(seen.map_or(expected, |seen| expected.max(seen)) - offset)
 }
 
 fn millis(span: Duration) -> i64 {
@@ -114,7 +114,7 @@ impl ServerClock {
             let reading = self.look(client).await?;
             let is_first = self.readings.load(Ordering::Relaxed) == 0;
             let expected = (!is_first).then(|| self.started_at_ms.load(Ordering::Relaxed));
-            let Judgement::Correct(by) = judge(expected, reading) else {
+            let ClockDecision::Correct(by) = judge(expected, reading) else {
                 self.started_at_ms.store(reading.offset, Ordering::Relaxed);
                 let readings = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
                 if readings >= READINGS_BEFORE_SAYING {
@@ -136,17 +136,18 @@ impl ServerClock {
         Ok(())
     }
 
-    async fn look(&self, client: &Client) -> Result<Reading, Error> {
-        let mut best: Option<(Duration, Reading)> = None;
+    async fn look(&self, client: &Client) -> Result<ClockReading, Error> {
+        let mut best: Option<(Duration, ClockReading)> = None;
         for _ in 0..READINGS {
             let asked = self.elapsed();
             let row = client.query_one(include_str!("../sql/read_clock.sql"), &[]).await?;
             let round_trip = self.elapsed() - asked;
             let middle = millis(asked + round_trip / 2);
             let (server, number, seen): (i64, i64, Option<i64>) = (row.get(0), row.get(1), row.get(2));
-            let reading = Reading { offset: server - middle, seen: seen.map(|seen| seen - middle), number };
+            let reading =
+                ClockReading { offset: server - middle, seen: seen.map(|seen| seen - middle), number };
             // Readings before and after a correction cannot be compared.
-            let is_better = |(shortest, known): (Duration, Reading)| {
+            let is_better = |(shortest, known): (Duration, ClockReading)| {
                 known.number != reading.number || round_trip < shortest
             };
             if best.is_none_or(is_better) {
@@ -157,7 +158,7 @@ impl ServerClock {
     }
 
     /// Publishes this node's time, unless another node has just published.
-    async fn say(&self, client: &Client, reading: Reading) -> Result<(), Error> {
+    async fn say(&self, client: &Client, reading: ClockReading) -> Result<(), Error> {
         let now = self.now().as_millis();
         let is_fresh = |seen: i64| reading.offset - seen < millis(READ_CLOCK_EVERY) / 2;
         if !reading.seen.is_some_and(is_fresh) {
@@ -195,37 +196,41 @@ mod tests {
     const DAY: i64 = 86_400_000;
     const NOON: i64 = 1_000 * DAY;
 
-    fn reading(offset: i64, seen: Option<i64>) -> Reading {
-        Reading { offset, seen, number: 0 }
+    fn reading(offset: i64, seen: Option<i64>) -> ClockReading {
+        ClockReading { offset, seen, number: 0 }
     }
 
     #[test]
     fn a_jump_is_corrected_by_whoever_sees_it_first() {
         for jump in [25 * 3_600_000, -25 * 3_600_000] {
             let seen = Some(NOON - 10_000);
-            assert_eq!(judge(Some(NOON), reading(NOON + jump, seen)), Judgement::Correct(-jump));
-            assert_eq!(judge(Some(NOON), reading(NOON + jump, None)), Judgement::Correct(-jump));
+            assert_eq!(judge(Some(NOON), reading(NOON + jump, seen)), ClockDecision::Correct(-jump));
+            assert_eq!(judge(Some(NOON), reading(NOON + jump, None)), ClockDecision::Correct(-jump));
         }
-        assert_eq!(judge(Some(NOON), reading(NOON + 9_000, Some(NOON))), Judgement::Follow, "a small step");
+        assert_eq!(
+            judge(Some(NOON), reading(NOON + 9_000, Some(NOON))),
+            ClockDecision::Follow,
+            "a small step"
+        );
     }
 
     /// A virtual machine that stood still for a day must not set back the time of the others.
     #[test]
     fn a_node_that_stood_still_follows_the_others() {
         let others = Some(NOON + DAY - 12_000);
-        assert_eq!(judge(Some(NOON), reading(NOON + DAY, others)), Judgement::Follow);
+        assert_eq!(judge(Some(NOON), reading(NOON + DAY, others)), ClockDecision::Follow);
     }
 
     /// A node that started between a jump and its correction once used the wrong time.
     #[test]
     fn a_node_that_came_after_the_jump_follows_the_correction() {
-        assert_eq!(judge(Some(NOON + DAY), reading(NOON, Some(NOON - 5_000))), Judgement::Follow);
+        assert_eq!(judge(Some(NOON + DAY), reading(NOON, Some(NOON - 5_000))), ClockDecision::Follow);
     }
 
     #[test]
     fn the_first_node_after_a_pause_takes_the_time_as_it_is_but_never_goes_back() {
-        assert_eq!(judge(None, reading(NOON, None)), Judgement::Follow);
-        assert_eq!(judge(None, reading(NOON + DAY, Some(NOON))), Judgement::Follow);
-        assert_eq!(judge(None, reading(NOON - DAY, Some(NOON))), Judgement::Correct(DAY));
+        assert_eq!(judge(None, reading(NOON, None)), ClockDecision::Follow);
+        assert_eq!(judge(None, reading(NOON + DAY, Some(NOON))), ClockDecision::Follow);
+        assert_eq!(judge(None, reading(NOON - DAY, Some(NOON))), ClockDecision::Correct(DAY));
     }
 }

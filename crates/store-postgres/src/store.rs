@@ -23,8 +23,8 @@ use tokio_postgres::Transaction;
 
 use crate::advance_runs;
 use crate::append_journal::AppendJournal;
-use crate::batch::{HotOp, Move, Start, size_of_write};
-use crate::claim_runs::{self, Rotation};
+use crate::batch::{HotOp, QueuedWrite, Start, size_of_write};
+use crate::claim_runs::{self, WorkspaceRotation};
 use crate::committer::Committer;
 use crate::end_leases;
 use crate::fault::Fault;
@@ -58,7 +58,7 @@ pub struct PostgresStore {
     pools: Arc<Pools>,
     interned_names: Arc<InternedNames>,
     tables: Arc<UserTables>,
-    rotation: Arc<Rotation>,
+    rotation: Arc<WorkspaceRotation>,
     hints: Arc<Hints>,
     deadline: Duration,
     /// `None` once the store is closed.
@@ -444,8 +444,10 @@ impl Store for PostgresStore {
         match advance_runs::is_plain(&advance) {
             true => {
                 let advance = Box::new(advance);
-                self.write_hot(|reply| HotOp::RunCommit(Move { advance, reply, entered: EnqueuedAt::now() }))
-                    .await
+                self.write_hot(|reply| {
+                    HotOp::RunCommit(QueuedWrite { advance, reply, entered: EnqueuedAt::now() })
+                })
+                .await
             }
             false => self.consider(advance).await,
         }

@@ -26,7 +26,7 @@ use crate::user_tables::UserTables;
 use crate::user_work::PostgresWork;
 
 /// A transaction on a connection that user code shares.
-pub(crate) type Shared<'c> = deadpool_postgres::Transaction<'c>;
+pub(crate) type SharedTransaction<'c> = deadpool_postgres::Transaction<'c>;
 
 /// Work and its record.
 pub(crate) trait Record: Send + Sync + 'static {
@@ -47,7 +47,7 @@ pub(crate) trait Record: Send + Sync + 'static {
     fn record(
         &self,
         works: &TransactionalSteps,
-        transaction: &Shared<'_>,
+        transaction: &SharedTransaction<'_>,
         output: Payload,
     ) -> impl Future<Output = Result<Recorded<Self::Outcome>, Fault>> + Send;
 }
@@ -166,7 +166,7 @@ impl TransactionalSteps {
 
     async fn record<R: Record>(
         &self,
-        transaction: Shared<'_>,
+        transaction: SharedTransaction<'_>,
         request: &R,
         output: Payload,
         progress: &Progress,
@@ -195,7 +195,7 @@ impl TransactionalSteps {
     /// every node may claim.
     async fn write<V: Verb>(
         &self,
-        transaction: &Shared<'_>,
+        transaction: &SharedTransaction<'_>,
         request: &V,
     ) -> Result<(V::Outcome, bool), Fault> {
         let mut needs = Needs::default();
@@ -245,7 +245,7 @@ impl Record for Transact {
     async fn record(
         &self,
         works: &TransactionalSteps,
-        transaction: &Shared<'_>,
+        transaction: &SharedTransaction<'_>,
         output: Payload,
     ) -> Result<Recorded<TransactOutcome>, Fault> {
         let advance = match (self.record)(output.clone()) {
@@ -287,7 +287,7 @@ impl Record for Arc<TransactOperation> {
     async fn record(
         &self,
         works: &TransactionalSteps,
-        transaction: &Shared<'_>,
+        transaction: &SharedTransaction<'_>,
         output: Payload,
     ) -> Result<Recorded<TransactOperationOutcome>, Fault> {
         let finish = match (self.finish)(output) {
@@ -307,7 +307,7 @@ fn none<R: Record>(failure: Failure) -> Recorded<R::Outcome> {
 
 /// Rolls back the writes of failed work.
 async fn give_up<R: Record>(
-    transaction: Shared<'_>,
+    transaction: SharedTransaction<'_>,
     own: &str,
     failure: Failure,
 ) -> Result<Ended<R::Outcome>, Fault> {
@@ -322,13 +322,16 @@ async fn give_up<R: Record>(
     Ok((R::failed(failure), is_sound))
 }
 
-async fn which(transaction: &Shared<'_>) -> Result<String, tokio_postgres::Error> {
+async fn which(transaction: &SharedTransaction<'_>) -> Result<String, tokio_postgres::Error> {
     let statement = transaction.prepare_cached(include_str!("../sql/find_transaction.sql")).await?;
     Ok(transaction.query_one(&statement, &[]).await?.get(0))
 }
 
 /// Makes the store's tables visible and hides the user's; returns the transaction's id.
-async fn enter(transaction: &Shared<'_>, search_path: &str) -> Result<String, tokio_postgres::Error> {
+async fn enter(
+    transaction: &SharedTransaction<'_>,
+    search_path: &str,
+) -> Result<String, tokio_postgres::Error> {
     let statement = transaction.prepare_cached(include_str!("../sql/enter_schema.sql")).await?;
     Ok(transaction.query_one(&statement, &[&search_path]).await?.get(0))
 }

@@ -69,7 +69,7 @@ pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 /// The copy gets the name `to` once it is complete, flushed and checked. A failure leaves nothing at `to`.
 pub fn back_up(from: &Path, to: &Path, progress: &mut OnProgress<'_>) -> Result<Copied, BackupError> {
     refuse_existing(to)?;
-    let unfinished = Unfinished::beside(to, "unfinished");
+    let unfinished = TemporaryBackup::beside(to, "unfinished");
     let copied = copy(from, &unfinished.path, progress)?;
     // A hard link fails if the name is taken; a rename would replace the other file.
     match std::fs::hard_link(&unfinished.path, to) {
@@ -181,16 +181,16 @@ pub(crate) fn flush_folder(path: &Path) -> Result<(), OpenError> {
 
 /// A temporary file, deleted on drop unless it was renamed.
 #[derive(Debug)]
-pub(crate) struct Unfinished {
+pub(crate) struct TemporaryBackup {
     pub(crate) path: PathBuf,
 }
 
-impl Unfinished {
+impl TemporaryBackup {
     /// A name beside `path` that contains the process id.
     pub(crate) fn beside(path: &Path, word: &str) -> Self {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{word}-{}", std::process::id()));
-        let unfinished = Unfinished { path: PathBuf::from(name) };
+        let unfinished = TemporaryBackup { path: PathBuf::from(name) };
         // An earlier process with the same id may have left one.
         unfinished.remove();
         unfinished
@@ -203,7 +203,7 @@ impl Unfinished {
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for TemporaryBackup {
     fn drop(&mut self) {
         self.remove();
     }

@@ -49,9 +49,9 @@ impl Verb for RunCommit {
             Err(_) => return refuse(session, workspace, self),
         };
         let mut woken = match write_guarded(session, workspace, self)? {
-            Guarded::Refused => return refuse(session, workspace, self),
-            Guarded::Written => Vec::new(),
-            Guarded::DueAtOnce => vec![self.run()],
+            GuardedUpdate::Refused => return refuse(session, workspace, self),
+            GuardedUpdate::Written => Vec::new(),
+            GuardedUpdate::DueAtOnce => vec![self.run()],
         };
         let opened = write_parts(session, workspace, self)?;
         if !opened.is_empty() && count_opened(session, workspace, self, opened.len())? && woken.is_empty() {
@@ -137,7 +137,7 @@ fn refuse(
 }
 
 /// Result of the guarded update of the run.
-enum Guarded {
+enum GuardedUpdate {
     /// Version or fence no longer hold; nothing was written.
     Refused,
     Written,
@@ -176,7 +176,7 @@ fn write_guarded(
     session: &Session<'_, '_>,
     workspace: WorkspaceRowId,
     advance: &RunCommit,
-) -> Result<Guarded, Fault> {
+) -> Result<GuardedUpdate, Fault> {
     let head = &advance.head;
     let run = bytes(advance.run());
     let (expected, fence) = (count(advance.expected.get()), count(advance.fence.get()));
@@ -241,13 +241,13 @@ fn write_guarded(
                 )
                 .optional()?;
             return Ok(match parked {
-                None => Guarded::Refused,
-                Some(arrivals) if arrivals > seen => Guarded::DueAtOnce,
-                Some(_) => Guarded::Written,
+                None => GuardedUpdate::Refused,
+                Some(arrivals) if arrivals > seen => GuardedUpdate::DueAtOnce,
+                Some(_) => GuardedUpdate::Written,
             });
         }
     };
-    Ok(if changed == 0 { Guarded::Refused } else { Guarded::Written })
+    Ok(if changed == 0 { GuardedUpdate::Refused } else { GuardedUpdate::Written })
 }
 
 /// Everything beside the run row: steps, events, promises, signals, input and result. Answers with the promises that there is

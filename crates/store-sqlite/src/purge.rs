@@ -14,7 +14,7 @@ use crate::rows::{self, bytes};
 use crate::session::{Session, WorkspaceRowId};
 
 /// A run that was looked at.
-struct Seen {
+struct ExpiredRun {
     run: RunId,
     workspace: WorkspaceRowId,
     forgettable: bool,
@@ -80,12 +80,12 @@ fn look_at(
     after: Option<RunId>,
     closed_before: Timestamp,
     limit: usize,
-) -> Result<Vec<Seen>, Fault> {
+) -> Result<Vec<ExpiredRun>, Fault> {
     // No id is less than the empty one.
     let after = after.map_or(Vec::new(), |run| bytes(run).to_vec());
     let mut list = session.prepare(include_str!("../sql/list_runs_to_purge.sql"))?;
     rows::collect(list.query(params![after, millis(closed_before), limit as i64])?, |mut row| {
         let (run, workspace) = (row.run()?, WorkspaceRowId(row.get()?));
-        Ok(Seen { run, workspace, forgettable: row.get::<Option<bool>>()?.unwrap_or(false) })
+        Ok(ExpiredRun { run, workspace, forgettable: row.get::<Option<bool>>()?.unwrap_or(false) })
     })
 }

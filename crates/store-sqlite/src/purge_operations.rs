@@ -13,7 +13,7 @@ use crate::rows;
 use crate::session::{Session, WorkspaceRowId};
 
 /// An operation that was looked at.
-struct Seen {
+struct ExpiredOperation {
     workspace: WorkspaceRowId,
     operation: OperationId,
     forgettable: bool,
@@ -47,7 +47,7 @@ fn look_at(
     after: Option<&OperationCursor>,
     ended_before: Timestamp,
     limit: usize,
-) -> Result<Vec<Seen>, Fault> {
+) -> Result<Vec<ExpiredOperation>, Fault> {
     let mut list = session.prepare(include_str!("../sql/list_workspaces.sql"))?;
     let from = after.map_or("", |after| after.workspace.as_str());
     let workspaces = rows::collect(list.query([from])?, |mut row| {
@@ -64,7 +64,7 @@ fn look_at(
         seen.extend(rows::collect(found, |mut row| {
             let operation = OperationId::from_u128(u128::from_be_bytes(row.get()?));
             let place = OperationCursor { workspace: name.clone(), operation };
-            Ok(Seen { workspace, operation, forgettable: row.get()?, place })
+            Ok(ExpiredOperation { workspace, operation, forgettable: row.get()?, place })
         })?);
         if seen.len() == limit {
             break;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use hapax_engine::model::Timestamp;
 use rusqlite::Connection;
 
-use crate::backup::{BackupError, Copied, OnProgress, Unfinished, copy, flush_folder, with_suffix};
+use crate::backup::{BackupError, Copied, OnProgress, TemporaryBackup, copy, flush_folder, with_suffix};
 use crate::connect::open_for_writing;
 use crate::open::{find, migrate};
 use crate::open_error::OpenError;
@@ -15,7 +15,7 @@ use crate::owner_lock::{self, NotTaken, OwnerLock};
 #[derive(Debug)]
 pub struct Restoring {
     target: PathBuf,
-    copy: Unfinished,
+    copy: TemporaryBackup,
     copied: Copied,
     now: Timestamp,
     /// Keeps other processes from opening the target.
@@ -45,7 +45,7 @@ impl Restoring {
             NotTaken::OwnedBy(who) => OpenError::Owned { path: target.clone(), who },
             NotTaken::Io(error) => OpenError::from_io(&target, &error),
         })?;
-        let unfinished = Unfinished::beside(&target, "restoring");
+        let unfinished = TemporaryBackup::beside(&target, "restoring");
         let copied = copy(backup, &unfinished.path, progress)?;
         migrate(&unfinished.path, now)?;
         Ok(Restoring { target, copy: unfinished, copied, now, _lock: lock })

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::http::{Answer, Request};
-use crate::plan::{SettledBy, Steering, Work, WorkKind};
+use crate::plan::{PlannedCommand, SettledBy, WorkItem, WorkKind};
 use crate::webhook;
 use crate::world::World;
 
@@ -18,7 +18,7 @@ pub use invoices::InvoiceDone;
 /// Requests and responses of a client.
 #[derive(Debug, Clone)]
 pub struct WorkDone {
-    pub work: Work,
+    pub work: WorkItem,
     /// The run that was acknowledged.
     pub run: Option<String>,
     /// A request under a request key with its first answer; asked again, it must be the same byte for byte.
@@ -27,13 +27,13 @@ pub struct WorkDone {
     pub settled: Vec<Value>,
     /// Webhooks that were acknowledged, by event id.
     pub events: Vec<String>,
-    pub steered: Vec<Steered>,
+    pub steered: Vec<CommandRecord>,
     pub invoice: Option<InvoiceDone>,
 }
 
 /// A command and the answer to it.
 #[derive(Debug, Clone)]
-pub struct Steered {
+pub struct CommandRecord {
     pub command: &'static str,
     pub request: Request,
     pub answer: Answer,
@@ -60,7 +60,7 @@ pub fn run_key(op: &str) -> String {
 }
 
 /// Does one piece of work to its end.
-pub async fn work(world: Arc<World>, work: Work) -> Result<WorkDone> {
+pub async fn work(world: Arc<World>, work: WorkItem) -> Result<WorkDone> {
     let mut done = WorkDone {
         work: work.clone(),
         run: None,
@@ -169,7 +169,7 @@ async fn deliver(world: &World, node: usize, op: &str, event: &str, body: &Value
 }
 
 /// Settles the promise of an order; the values that were acknowledged, and the events.
-async fn settle(world: &World, work: &Work) -> Result<(Vec<Value>, Vec<String>)> {
+async fn settle(world: &World, work: &WorkItem) -> Result<(Vec<Value>, Vec<String>)> {
     let WorkKind::Order { settled_by } = work.kind else { return Ok((Vec::new(), Vec::new())) };
     let value = |who: &str| json!({ "by": who, "op": work.op });
     match settled_by {
@@ -193,7 +193,7 @@ async fn settle(world: &World, work: &Work) -> Result<(Vec<Value>, Vec<String>)>
 }
 
 /// Resolves by key; the value if it was acknowledged.
-async fn resolve(world: &World, work: &Work, value: &Value) -> Result<Option<Value>> {
+async fn resolve(world: &World, work: &WorkItem, value: &Value) -> Result<Option<Value>> {
     let path = format!("/api/v1/promises/key:pay:{}/resolve", work.op);
     let request = Request::post(path, &json!({ "value": value })).about(&work.op);
     let answer = world.ask(work.node, &request).await?;
@@ -212,25 +212,25 @@ async fn resolve(world: &World, work: &Work, value: &Value) -> Result<Option<Val
 }
 
 /// Does to the run what the plan says.
-async fn steer(world: &World, work: &Work, run: &str) -> Result<Vec<Steered>> {
+async fn steer(world: &World, work: &WorkItem, run: &str) -> Result<Vec<CommandRecord>> {
     let mut steered = Vec::new();
     match work.steering {
-        Steering::Nothing if work.kind.is_retried() => {
+        PlannedCommand::Nothing if work.kind.is_retried() => {
             retry_until_it_works(world, work, run, &mut steered).await?;
         }
-        Steering::Nothing => {}
-        Steering::Cancel { after } => {
+        PlannedCommand::Nothing => {}
+        PlannedCommand::Cancel { after } => {
             tokio::time::sleep(after).await;
             steered.push(command(world, work, run, "cancel").await?);
         }
-        Steering::PauseAndResume { after, resumed_after } => {
+        PlannedCommand::PauseAndResume { after, resumed_after } => {
             tokio::time::sleep(after).await;
             steered.push(command(world, work, run, "pause").await?);
             tokio::time::sleep(resumed_after).await;
             check_pause(world, work, run, &steered).await?;
             steered.push(command(world, work, run, "resume").await?);
         }
-        Steering::PauseAndCancel { after, cancelled_after } => {
+        PlannedCommand::PauseAndCancel { after, cancelled_after } => {
             tokio::time::sleep(after).await;
             steered.push(command(world, work, run, "pause").await?);
             tokio::time::sleep(cancelled_after).await;
@@ -242,18 +242,18 @@ async fn steer(world: &World, work: &Work, run: &str) -> Result<Vec<Steered>> {
 }
 
 /// Gives a command, again under the same key until it is answered.
-async fn command(world: &World, work: &Work, run: &str, command: &'static str) -> Result<Steered> {
+async fn command(world: &World, work: &WorkItem, run: &str, command: &'static str) -> Result<CommandRecord> {
     give(world, work, run, command, command, &json!({ "reason": "the storm" })).await
 }
 
 async fn give(
     world: &World,
-    work: &Work,
+    work: &WorkItem,
     run: &str,
     command: &'static str,
     key: &str,
     body: &Value,
-) -> Result<Steered> {
+) -> Result<CommandRecord> {
     let path = format!("/api/v1/workflow-runs/{run}/{command}");
     let request =
         Request::post(path, body).header("Idempotency-Key", format!("{key}:{}", work.op)).about(&work.op);
@@ -263,11 +263,11 @@ async fn give(
         let what = format!("{command} was answered with {}", answer.text());
         world.report("commands are taken", Some(&work.op), what);
     }
-    Ok(Steered { command, request, answer })
+    Ok(CommandRecord { command, request, answer })
 }
 
 /// An acknowledged pause holds until the run is resumed.
-async fn check_pause(world: &World, work: &Work, run: &str, steered: &[Steered]) -> Result<()> {
+async fn check_pause(world: &World, work: &WorkItem, run: &str, steered: &[CommandRecord]) -> Result<()> {
     if !steered.last().is_some_and(|last| last.answer.is_success()) {
         return Ok(());
     }
@@ -285,9 +285,9 @@ async fn check_pause(world: &World, work: &Work, run: &str, steered: &[Steered])
 /// Waits until the run has failed and retries it; until it has completed.
 async fn retry_until_it_works(
     world: &World,
-    work: &Work,
+    work: &WorkItem,
     run: &str,
-    steered: &mut Vec<Steered>,
+    steered: &mut Vec<CommandRecord>,
 ) -> Result<()> {
     for round in 0..10 {
         let has_ended = |answer: &Answer| {

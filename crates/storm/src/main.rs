@@ -1,9 +1,9 @@
 //! Real nodes on a real PostgreSQL, under faults, with a provider that writes down every effect. `cargo xtask storm` builds and runs it.
 
 mod checks;
-mod chronicle;
 mod clients;
 mod documents;
+mod event_log;
 mod http;
 mod limits;
 mod nodes;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::chronicle::About;
+use crate::event_log::About;
 use crate::http::Request;
 use crate::limits::{SETTLE, STEP_TIMEOUT};
 use crate::world::World;

@@ -20,7 +20,7 @@ pub struct Plan {
     /// Faults of the database itself.
     pub database: Vec<Timed<DatabaseFault>>,
     /// Client work, by start time.
-    pub work: Vec<Timed<Work>>,
+    pub work: Vec<Timed<WorkItem>>,
 }
 
 /// Something with the time at which it begins, counted from the start of the storm.
@@ -72,7 +72,7 @@ pub enum DatabaseFault {
 
 /// One piece of work of a client.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Work {
+pub struct WorkItem {
     /// The business operation: sent to the provider, and the base of all keys.
     pub op: String,
     pub kind: WorkKind,
@@ -80,7 +80,7 @@ pub struct Work {
     pub node: usize,
     /// Whether the start also has a request key. Its response must be replayed byte for byte.
     pub has_request_key: bool,
-    pub steering: Steering,
+    pub steering: PlannedCommand,
 }
 
 /// Kind of work.
@@ -136,7 +136,7 @@ pub enum SettledBy {
 
 /// Command of people for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Steering {
+pub enum PlannedCommand {
     Nothing,
     Cancel {
         after: Duration,
@@ -255,7 +255,7 @@ fn draw_node(rng: &mut Rng, length: Duration) -> Vec<Timed<NodeFault>> {
     let lease_ms = u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX);
     let mut faults = Vec::new();
     let mut at = gap(rng, 4.0);
-    // The only pause in which a janitor releases a claim while its holder still runs. Once, and
+    // The only pause where a janitor releases a claim while its holder still runs. Once, and
     // only in a long storm.
     let outlasts_claims = length > CLAIM_STALE_AFTER * 3 && rng.f64() < 0.5;
     while at < length {
@@ -326,7 +326,7 @@ fn draw_work(
     seed: u64,
     length: Duration,
     nodes: &[Vec<Timed<NodeFault>>],
-) -> Vec<Timed<Work>> {
+) -> Vec<Timed<WorkItem>> {
     let mut work = Vec::new();
     let mut push = |rng: &mut Rng, at: Duration, kind: Option<WorkKind>, node: Option<usize>| {
         let kind = kind.unwrap_or_else(|| draw_kind(rng, at, length));
@@ -335,7 +335,7 @@ fn draw_work(
         let has_request_key = rng.bool();
         let op = String::new();
         if at < length && work.len() < MAX_WORK {
-            work.push(Timed { at, what: Work { op, kind, node, has_request_key, steering } });
+            work.push(Timed { at, what: WorkItem { op, kind, node, has_request_key, steering } });
         }
     };
     let mut at = Duration::ZERO;
@@ -387,21 +387,21 @@ fn draw_kind(rng: &mut Rng, at: Duration, length: Duration) -> WorkKind {
     }
 }
 
-fn draw_steering(rng: &mut Rng, kind: WorkKind) -> Steering {
+fn draw_steering(rng: &mut Rng, kind: WorkKind) -> PlannedCommand {
     if kind.is_of_object() || kind.is_retried() {
-        return Steering::Nothing;
+        return PlannedCommand::Nothing;
     }
     match rng.u32(0..100) {
-        0..30 => Steering::Cancel { after: between(rng, 20, 3_000) },
-        30..45 => Steering::PauseAndResume {
+        0..30 => PlannedCommand::Cancel { after: between(rng, 20, 3_000) },
+        30..45 => PlannedCommand::PauseAndResume {
             after: between(rng, 20, 1_500),
             resumed_after: between(rng, 20, 2_500),
         },
-        45..50 => Steering::PauseAndCancel {
+        45..50 => PlannedCommand::PauseAndCancel {
             after: between(rng, 20, 1_500),
             cancelled_after: between(rng, 20, 2_500),
         },
-        _ => Steering::Nothing,
+        _ => PlannedCommand::Nothing,
     }
 }
 

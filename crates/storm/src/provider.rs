@@ -46,7 +46,7 @@ enum Behaviour {
 
 /// Effect of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Done {
+pub enum ProviderEffect {
     /// A new effect.
     Effect { id: String },
     /// The effect of an earlier request with the same key.
@@ -72,18 +72,18 @@ pub struct Call {
     /// The number of the document that an action on a business object was begun under.
     pub document: Option<u64>,
     behaviour: Behaviour,
-    pub done: Done,
+    pub done: ProviderEffect,
     pub status: Option<u16>,
 }
 
 impl Call {
     /// Returns true if this request caused the effect, rather than repeated an earlier one.
     pub fn is_processed(&self) -> bool {
-        matches!(self.done, Done::Effect { .. } | Done::Replayed { .. })
+        matches!(self.done, ProviderEffect::Effect { .. } | ProviderEffect::Replayed { .. })
     }
 
     pub fn is_effect(&self) -> bool {
-        matches!(self.done, Done::Effect { .. })
+        matches!(self.done, ProviderEffect::Effect { .. })
     }
 
     /// The request, for a story.
@@ -281,8 +281,8 @@ impl Provider {
         let earlier = record.effects.get(&key).filter(|_| honours_keys).cloned();
         let id = earlier.clone().unwrap_or_else(|| format!("{kind}_{place}"));
         record.calls[place].done = match earlier {
-            Some(id) => Done::Replayed { id },
-            None => Done::Effect { id: id.clone() },
+            Some(id) => ProviderEffect::Replayed { id },
+            None => ProviderEffect::Effect { id: id.clone() },
         };
         record.effects.entry(key).or_insert_with(|| id.clone());
         Some(id)
@@ -292,8 +292,8 @@ impl Provider {
         let mut record = self.lock();
         let call = &mut record.calls[place];
         (call.ended_at, call.status) = (Some(self.inner.began_at.elapsed()), status);
-        if call.done == Done::Working {
-            call.done = Done::Nothing;
+        if call.done == ProviderEffect::Working {
+            call.done = ProviderEffect::Nothing;
         }
         let key = call.key.clone();
         if let Some(count) = record.working.get_mut(&key) {
@@ -374,7 +374,7 @@ async fn take(
         fence,
         document: body["document"].as_u64(),
         behaviour: Behaviour::TooLate,
-        done: Done::Working,
+        done: ProviderEffect::Working,
         status: None,
     };
     let Some((place, behaviour)) = provider.begin(call) else {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::checks::Evidence;
-use crate::chronicle::{self, About, Line};
+use crate::event_log::{self, About, LogLine};
 use crate::limits::{MAX_LOG_LINES_PER_STORY, MAX_STORIES};
 use crate::people::People;
 use crate::plan::{Counts, Plan};
@@ -149,7 +149,7 @@ impl Report {
 
     /// All that happened around one business operation: what clients and people did, what the provider and the nodes wrote down, and the faults
     /// meanwhile.
-    fn list_events(&self, op: &str, folder: &Path) -> Vec<Line> {
+    fn list_events(&self, op: &str, folder: &Path) -> Vec<LogLine> {
         let run = self.evidence.run_of.get(op);
         let operations = self.evidence.operations.get(op).map_or(&[][..], Vec::as_slice);
         let of_operations = operations.iter().filter_map(|it| it["id"].as_str().map(str::to_owned));
@@ -160,8 +160,8 @@ impl Report {
             About::Id(of) => ids.iter().any(|id| of.starts_with(id.as_str())),
         };
         let line =
-            |at: Duration, who: &str, what: String| Line { at, about: About::All, who: who.into(), what };
-        let mut lines: Vec<Line> =
+            |at: Duration, who: &str, what: String| LogLine { at, about: About::All, who: who.into(), what };
+        let mut lines: Vec<LogLine> =
             self.world.chronicle.lines().into_iter().filter(|line| is_ours(&line.about)).collect();
         for call in self.evidence.calls.iter().filter(|call| call.op == op) {
             lines.push(line(call.at, "provider", format!("← {}", call.tell_briefly())));
@@ -198,7 +198,7 @@ impl Report {
         }
         let (first, last) = (lines.iter().map(|line| line.at).min(), lines.iter().map(|line| line.at).max());
         let (Some(first), Some(last)) = (first, last) else { return lines };
-        let is_meanwhile = |line: &Line| line.at + MARGIN >= first && line.at <= last + MARGIN;
+        let is_meanwhile = |line: &LogLine| line.at + MARGIN >= first && line.at <= last + MARGIN;
         let faults = self.world.chronicle.lines().into_iter().filter(|line| line.about == About::All);
         lines.extend(faults.filter(is_meanwhile));
         lines
@@ -231,7 +231,7 @@ impl Report {
             let _ = writeln!(text, "  {}: {}", violation.check, violation.what);
         }
         let _ = writeln!(text, "\nWhat happened, in seconds since the start\n");
-        text.push_str(&chronicle::tell(self.list_events(op, folder)));
+        text.push_str(&event_log::tell(self.list_events(op, folder)));
         if let Some(run) = self.evidence.run_of.get(op) {
             let _ = writeln!(text, "\nThe run\n  {}", self.evidence.runs[run]);
             tell_list(&mut text, "Its steps", self.evidence.steps.get(run));

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail, ensure};
 use hapax_postgres_fixture::{Server, ServerOptions};
 use serde_json::{Value, json};
 
-use crate::chronicle::{About, Chronicle};
 use crate::documents;
+use crate::event_log::{About, EventLog};
 use crate::http::{self, Answer, Request};
 use crate::limits::{CLIENT_PAUSE, CLIENT_TIMEOUT, REQUEST_HELD, START_WITHIN};
 use crate::nodes::{Node, NodeOptions};
@@ -58,7 +58,7 @@ pub struct World {
     /// Path of the webhook source.
     pub source: String,
     pub webhook_secret: String,
-    pub chronicle: Chronicle,
+    pub chronicle: EventLog,
     /// The document of the business objects that is in force; held while it is replaced.
     pub entity_document: tokio::sync::Mutex<EntityDocument>,
     /// May do everything in the workspace.
@@ -108,7 +108,7 @@ impl World {
             definitions: HashMap::new(),
             source: String::new(),
             webhook_secret,
-            chronicle: Chronicle::begin(began_at),
+            chronicle: EventLog::begin(began_at),
             entity_document: tokio::sync::Mutex::new(EntityDocument { number: 0, etag: String::new() }),
             key: String::new(),
             installation_key: String::new(),

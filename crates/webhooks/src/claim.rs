@@ -9,7 +9,7 @@ use crate::hex;
 use crate::limits::{MAX_MESSAGE_ID_CHARS, MAX_SIGNATURE_HEADER_BYTES, MAX_SIGNATURES, MAX_TIMESTAMP_CHARS};
 use crate::message::is_message_id;
 use crate::pair::SIGNATURE_BYTES;
-use crate::refused::Refused;
+use crate::refused::VerificationError;
 use crate::scheme::{Algorithm, Encoding, HmacScheme, Scheme};
 
 /// The claimed signatures and what they cover.
@@ -26,7 +26,7 @@ pub(crate) struct Claim {
 }
 
 /// Reads the headers of `scheme`, or returns `None` if it has none.
-pub(crate) fn read_claim(scheme: &Scheme, headers: &HeaderMap) -> Result<Option<Claim>, Refused> {
+pub(crate) fn read_claim(scheme: &Scheme, headers: &HeaderMap) -> Result<Option<Claim>, VerificationError> {
     match scheme {
         Scheme::StandardWebhooks => standard_webhooks(headers),
         Scheme::Stripe => stripe(headers),
@@ -38,7 +38,7 @@ pub(crate) fn read_claim(scheme: &Scheme, headers: &HeaderMap) -> Result<Option<
     .map(Some)
 }
 
-fn standard_webhooks(headers: &HeaderMap) -> Result<Claim, Refused> {
+fn standard_webhooks(headers: &HeaderMap) -> Result<Claim, VerificationError> {
     let id_header = HeaderName::from_static("webhook-id");
     let id = single(headers, &id_header, MAX_MESSAGE_ID_CHARS)?;
     // The signed text is id, timestamp and body, separated by dots. A dot in the id would make it ambiguous.
@@ -60,7 +60,7 @@ fn standard_webhooks(headers: &HeaderMap) -> Result<Claim, Refused> {
     Ok(Claim { public_signatures: public, ..claim })
 }
 
-fn stripe(headers: &HeaderMap) -> Result<Claim, Refused> {
+fn stripe(headers: &HeaderMap) -> Result<Claim, VerificationError> {
     let header = HeaderName::from_static("stripe-signature");
     let value = single(headers, &header, MAX_SIGNATURE_HEADER_BYTES)?;
     let parts = || value.split(',').filter_map(|part| part.split_once('='));
@@ -77,20 +77,20 @@ fn stripe(headers: &HeaderMap) -> Result<Claim, Refused> {
     }
 }
 
-fn github(headers: &HeaderMap) -> Result<Claim, Refused> {
+fn github(headers: &HeaderMap) -> Result<Claim, VerificationError> {
     let header = HeaderName::from_static("x-hub-signature-256");
     let signature = prefixed(headers, &header, "sha256=", "it is sha256= and 64 hexadecimal digits")?;
     Ok(sha256(String::new(), vec![signature], None))
 }
 
-fn slack(headers: &HeaderMap) -> Result<Claim, Refused> {
+fn slack(headers: &HeaderMap) -> Result<Claim, VerificationError> {
     let (written, signed_at) = timestamp(headers, "x-slack-request-timestamp")?;
     let header = HeaderName::from_static("x-slack-signature");
     let signature = prefixed(headers, &header, "v0=", "it is v0= and 64 hexadecimal digits")?;
     Ok(sha256(format!("v0:{written}:"), vec![signature], Some(signed_at)))
 }
 
-fn hmac(scheme: &HmacScheme, headers: &HeaderMap) -> Result<Claim, Refused> {
+fn hmac(scheme: &HmacScheme, headers: &HeaderMap) -> Result<Claim, VerificationError> {
     let HmacScheme { header, algorithm, encoding, prefix } = scheme;
     let value = single(headers, header, MAX_SIGNATURE_HEADER_BYTES)?;
     let text = value.strip_prefix(prefix.as_str());
@@ -121,26 +121,26 @@ fn sha256(before_body: String, signatures: Vec<Vec<u8>>, signed_at: Option<u64>)
     Claim { algorithm: Algorithm::Sha256, before_body, signatures, public_signatures, signed_at }
 }
 
-fn malformed(name: HeaderName, why: &'static str) -> Refused {
-    Refused::Malformed { name, why }
+fn malformed(name: HeaderName, why: &'static str) -> VerificationError {
+    VerificationError::Malformed { name, why }
 }
 
 /// A required header, which must occur once.
-fn single<'h>(headers: &'h HeaderMap, name: &HeaderName, limit: usize) -> Result<&'h str, Refused> {
+fn single<'h>(headers: &'h HeaderMap, name: &HeaderName, limit: usize) -> Result<&'h str, VerificationError> {
     let mut values = headers.get_all(name).iter();
     let value = match (values.next(), values.next()) {
-        (None, _) => return Err(Refused::MissingHeader { name: name.clone() }),
-        (Some(_), Some(_)) => return Err(Refused::RepeatedHeader { name: name.clone() }),
+        (None, _) => return Err(VerificationError::MissingHeader { name: name.clone() }),
+        (Some(_), Some(_)) => return Err(VerificationError::RepeatedHeader { name: name.clone() }),
         (Some(value), None) => value,
     };
     if value.len() > limit {
-        return Err(Refused::TooLong { name: name.clone(), limit });
+        return Err(VerificationError::TooLong { name: name.clone(), limit });
     }
     value.to_str().map_err(|_| malformed(name.clone(), "it is not printable ASCII"))
 }
 
 /// A timestamp in its signed text form, and as a number.
-fn timestamp<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<(&'h str, u64), Refused> {
+fn timestamp<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<(&'h str, u64), VerificationError> {
     let name = HeaderName::from_static(name);
     let written = single(headers, &name, MAX_TIMESTAMP_CHARS)?;
     let seconds = seconds(written).ok_or_else(|| malformed(name, NOT_SECONDS))?;
@@ -158,7 +158,7 @@ fn prefixed(
     header: &HeaderName,
     prefix: &str,
     why: &'static str,
-) -> Result<Vec<u8>, Refused> {
+) -> Result<Vec<u8>, VerificationError> {
     let value = single(headers, header, MAX_SIGNATURE_HEADER_BYTES)?;
     let signature = value.strip_prefix(prefix).and_then(hex::decode);
     let signature = signature.filter(|signature| signature.len() == Algorithm::Sha256.mac_bytes());
@@ -171,7 +171,7 @@ fn several<'t>(
     header: &HeaderName,
     decode: impl Fn(&str) -> Option<Vec<u8>>,
     length: usize,
-) -> Result<Vec<Vec<u8>>, Refused> {
+) -> Result<Vec<Vec<u8>>, VerificationError> {
     let texts: Vec<&str> = texts.take(MAX_SIGNATURES + 1).collect();
     if texts.len() > MAX_SIGNATURES {
         return Err(malformed(header.clone(), "it has more signatures than any honest one"));

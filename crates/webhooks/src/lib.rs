@@ -17,7 +17,7 @@ mod verify;
 
 pub use message::{BadMessageId, MessageId};
 pub use pair::PublicKey;
-pub use refused::Refused;
+pub use refused::VerificationError;
 pub use reply::{Reply, Verdict, judge};
 pub use schedule::{SCHEDULE, wait_after};
 pub use scheme::{Algorithm, Encoding, HmacScheme, Scheme};

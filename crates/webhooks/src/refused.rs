@@ -4,7 +4,7 @@ use http::HeaderName;
 
 /// Reason for a rejection. None repeats content of the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum VerificationError {
     /// A header is missing.
     #[error("the header {name} is missing; is the source's scheme the one its sender uses?")]
     MissingHeader {
@@ -52,17 +52,17 @@ pub enum Refused {
     NoMatch,
 }
 
-impl Refused {
+impl VerificationError {
     /// Short stable name for metrics and logs.
     pub const fn code(&self) -> &'static str {
         match self {
-            Refused::MissingHeader { .. } => "missing_header",
-            Refused::RepeatedHeader { .. } => "repeated_header",
-            Refused::TooLong { .. } => "too_long",
-            Refused::Malformed { .. } => "malformed",
-            Refused::Stale { .. } => "stale",
-            Refused::FromTheFuture { .. } => "from_the_future",
-            Refused::NoMatch => "no_match",
+            VerificationError::MissingHeader { .. } => "missing_header",
+            VerificationError::RepeatedHeader { .. } => "repeated_header",
+            VerificationError::TooLong { .. } => "too_long",
+            VerificationError::Malformed { .. } => "malformed",
+            VerificationError::Stale { .. } => "stale",
+            VerificationError::FromTheFuture { .. } => "from_the_future",
+            VerificationError::NoMatch => "no_match",
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::claim::read_claim;
 use crate::limits::{MAX_SECRET_CHARS, MAX_SECRETS, TOLERANCE};
 use crate::mac::any_matches;
 use crate::pair::{PRIVATE, PUBLIC, PublicKey};
-use crate::refused::Refused;
+use crate::refused::VerificationError;
 use crate::scheme::Scheme;
 use crate::secret::{BadSecret, key_of};
 
@@ -80,13 +80,13 @@ impl Verifier {
     }
 
     /// Checks that one of the secrets signed `body`, byte for byte, and that the signature is recent at `now`.
-    pub fn verify(&self, headers: &HeaderMap, body: &[u8], now: SystemTime) -> Result<(), Refused> {
+    pub fn verify(&self, headers: &HeaderMap, body: &[u8], now: SystemTime) -> Result<(), VerificationError> {
         let Some(claim) = read_claim(&self.scheme, headers)? else { return Ok(()) };
         let keys = self.keys.iter().map(ExposeSecret::expose_secret);
         let parts = [claim.before_body.as_bytes(), body];
         let is_shared = any_matches(claim.algorithm, keys, &parts, &claim.signatures);
         if !is_shared && !self.any_public_matches(&claim.public_signatures, &parts) {
-            return Err(Refused::NoMatch);
+            return Err(VerificationError::NoMatch);
         }
         // The age is reported only if the signature is valid.
         claim.signed_at.map_or(Ok(()), |signed_at| check_time(signed_at, now))
@@ -105,12 +105,12 @@ impl Verifier {
     }
 }
 
-fn check_time(signed_at: u64, now: SystemTime) -> Result<(), Refused> {
+fn check_time(signed_at: u64, now: SystemTime) -> Result<(), VerificationError> {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let (age, lead) = (now.saturating_sub(signed_at), signed_at.saturating_sub(now));
     match TOLERANCE.as_secs() {
-        tolerance if age > tolerance => Err(Refused::Stale { seconds: age }),
-        tolerance if lead > tolerance => Err(Refused::FromTheFuture { seconds: lead }),
+        tolerance if age > tolerance => Err(VerificationError::Stale { seconds: age }),
+        tolerance if lead > tolerance => Err(VerificationError::FromTheFuture { seconds: lead }),
         _ => Ok(()),
     }
 }

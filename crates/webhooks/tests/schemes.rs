@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hapax_webhooks::limits::{MAX_SECRETS, MAX_SIGNATURES, TOLERANCE};
-use hapax_webhooks::{Algorithm, BadSecret, BadSecrets, Encoding, HmacScheme, Refused, Scheme, Verifier};
+use hapax_webhooks::{
+    Algorithm, BadSecret, BadSecrets, Encoding, HmacScheme, Scheme, VerificationError, Verifier,
+};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 fn at(seconds: u64) -> SystemTime {
@@ -20,7 +22,7 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 }
 
 /// A valid webhook.
-struct Genuine {
+struct ValidWebhook {
     scheme: Scheme,
     secret: &'static str,
     headers: Vec<(&'static str, &'static str)>,
@@ -34,9 +36,9 @@ fn hmac(header: &'static str, algorithm: Algorithm, encoding: Encoding, prefix: 
 }
 
 /// The examples in the providers' documentation. Where an example has no secret, it was made with `openssl dgst -hmac`.
-fn genuine() -> Vec<Genuine> {
+fn genuine() -> Vec<ValidWebhook> {
     vec![
-        Genuine {
+        ValidWebhook {
             scheme: Scheme::StandardWebhooks,
             secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
             headers: vec![
@@ -47,7 +49,7 @@ fn genuine() -> Vec<Genuine> {
             body: r#"{"test": 2432232314}"#,
             signed_at: 1_614_265_330,
         },
-        Genuine {
+        ValidWebhook {
             scheme: Scheme::Stripe,
             secret: "whsec_test_secret",
             headers: vec![(
@@ -57,7 +59,7 @@ fn genuine() -> Vec<Genuine> {
             body: r#"{"id":"evt_1","object":"event"}"#,
             signed_at: 1_492_774_577,
         },
-        Genuine {
+        ValidWebhook {
             scheme: Scheme::GitHub,
             secret: "It's a Secret to Everybody",
             headers: vec![(
@@ -67,7 +69,7 @@ fn genuine() -> Vec<Genuine> {
             body: "Hello, World!",
             signed_at: 0,
         },
-        Genuine {
+        ValidWebhook {
             scheme: Scheme::Slack,
             secret: "8f742231b10e8888abcd99yyyzzz85a5",
             headers: vec![
@@ -77,21 +79,21 @@ fn genuine() -> Vec<Genuine> {
             body: "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c",
             signed_at: 1_531_420_618,
         },
-        Genuine {
+        ValidWebhook {
             scheme: hmac("x-shopify-hmac-sha256", Algorithm::Sha256, Encoding::Base64, ""),
             secret: "hush",
             headers: vec![("x-shopify-hmac-sha256", "qBvrsZF7RfB1iS6BX6IHqJTp5L911P7intnPeTPsH0I=")],
             body: r#"{"id":820982911946154508}"#,
             signed_at: 0,
         },
-        Genuine {
+        ValidWebhook {
             scheme: hmac("x-hub-signature", Algorithm::Sha1, Encoding::Hex, "sha1="),
             secret: "hush",
             headers: vec![("x-hub-signature", "sha1=cc72288632ae6f8eb21b7511f7d989d5a74e1601")],
             body: "Hello, World!",
             signed_at: 0,
         },
-        Genuine {
+        ValidWebhook {
             scheme: hmac("x-sig", Algorithm::Sha512, Encoding::Hex, ""),
             secret: "hush",
             headers: vec![(
@@ -104,8 +106,8 @@ fn genuine() -> Vec<Genuine> {
     ]
 }
 
-impl Genuine {
-    fn verify(&self) -> Result<(), Refused> {
+impl ValidWebhook {
+    fn verify(&self) -> Result<(), VerificationError> {
         self.verify_with(&[self.secret], &self.headers, self.body.as_bytes(), self.signed_at)
     }
 
@@ -115,7 +117,7 @@ impl Genuine {
         given: &[(&str, &str)],
         body: &[u8],
         now: u64,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), VerificationError> {
         let verifier = Verifier::new(self.scheme.clone(), secrets).unwrap();
         verifier.verify(&headers(given), body, at(now))
     }
@@ -144,7 +146,7 @@ fn any_of_several_secrets_may_have_signed() {
             assert_eq!(told, Ok(()), "{:?}", genuine.scheme);
         }
         let told = genuine.verify_with(&others, &genuine.headers, genuine.body.as_bytes(), genuine.signed_at);
-        assert_eq!(told, Err(Refused::NoMatch), "{:?}", genuine.scheme);
+        assert_eq!(told, Err(VerificationError::NoMatch), "{:?}", genuine.scheme);
     }
 }
 
@@ -156,11 +158,11 @@ fn one_altered_byte_anywhere_is_noticed() {
             let mut altered = body.to_vec();
             altered[place] ^= 1;
             let told = genuine.verify_with(&[genuine.secret], &genuine.headers, &altered, genuine.signed_at);
-            assert_eq!(told, Err(Refused::NoMatch), "{:?}", genuine.scheme);
+            assert_eq!(told, Err(VerificationError::NoMatch), "{:?}", genuine.scheme);
         }
         for altered in [&body[1..], &body[..body.len() - 1], &[body, b"\n"].concat(), b""] {
             let told = genuine.verify_with(&[genuine.secret], &genuine.headers, altered, genuine.signed_at);
-            assert_eq!(told, Err(Refused::NoMatch), "{:?}", genuine.scheme);
+            assert_eq!(told, Err(VerificationError::NoMatch), "{:?}", genuine.scheme);
         }
     }
 }
@@ -176,9 +178,14 @@ fn old_and_future_signatures_are_refused() {
         assert_eq!(verify(signed_at + tolerance), Ok(()));
         assert_eq!(verify(signed_at - tolerance), Ok(()));
         let late = signed_at + tolerance + 1;
-        assert_eq!(verify(late), Err(Refused::Stale { seconds: 301 }), "{:?}", genuine.scheme);
+        assert_eq!(verify(late), Err(VerificationError::Stale { seconds: 301 }), "{:?}", genuine.scheme);
         let early = signed_at - tolerance - 1;
-        assert_eq!(verify(early), Err(Refused::FromTheFuture { seconds: 301 }), "{:?}", genuine.scheme);
+        assert_eq!(
+            verify(early),
+            Err(VerificationError::FromTheFuture { seconds: 301 }),
+            "{:?}",
+            genuine.scheme
+        );
         // The timestamp is signed, so a different one is rejected.
         let moved: Vec<(&str, String)> = genuine
             .headers
@@ -187,7 +194,7 @@ fn old_and_future_signatures_are_refused() {
             .collect();
         let moved: Vec<(&str, &str)> = moved.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let told = genuine.verify_with(&[genuine.secret], &moved, genuine.body.as_bytes(), late);
-        assert_eq!(told, Err(Refused::NoMatch), "{:?}", genuine.scheme);
+        assert_eq!(told, Err(VerificationError::NoMatch), "{:?}", genuine.scheme);
     }
 }
 
@@ -201,15 +208,15 @@ fn missing_doubled_and_overlong_headers_are_refused() {
             };
             let mut without = genuine.headers.clone();
             without.remove(place);
-            assert_eq!(verify(&without), Err(Refused::MissingHeader { name: header.clone() }));
+            assert_eq!(verify(&without), Err(VerificationError::MissingHeader { name: header.clone() }));
             let mut twice = genuine.headers.clone();
             twice.push((name, value));
-            assert_eq!(verify(&twice), Err(Refused::RepeatedHeader { name: header.clone() }));
+            assert_eq!(verify(&twice), Err(VerificationError::RepeatedHeader { name: header.clone() }));
             let long = "1".repeat(5_000);
             let mut overlong = genuine.headers.clone();
             overlong[place].1 = &long;
             let told = verify(&overlong).unwrap_err();
-            assert!(matches!(told, Refused::TooLong { .. }), "{name}: {told:?}");
+            assert!(matches!(told, VerificationError::TooLong { .. }), "{name}: {told:?}");
         }
     }
 }
@@ -251,7 +258,7 @@ fn garbage_in_a_header_is_refused_and_never_repeated() {
                 let told = verifier.verify(&given, genuine.body.as_bytes(), at(genuine.signed_at));
                 let told = told.expect_err(&format!("{name}: {garbage}"));
                 assert!(!told.to_string().contains("canary"), "{told}");
-                let is_other_id = *name == "webhook-id" && told == Refused::NoMatch;
+                let is_other_id = *name == "webhook-id" && told == VerificationError::NoMatch;
                 let is_refused = ["malformed", "too_long"].contains(&told.code());
                 assert!(is_other_id || is_refused, "{place} {name}: {garbage:?}: {told:?}");
             }

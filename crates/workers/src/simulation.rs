@@ -5,18 +5,20 @@
 
 #[path = "../../engine/tests/simulation/families.rs"]
 mod families;
-#[path = "../../engine/tests/simulation/faulty_books.rs"]
-mod faulty_books;
+#[path = "../../engine/tests/simulation/faulty_parts.rs"]
+mod faulty_parts;
 #[path = "../../engine/tests/simulation/faulty_store.rs"]
 mod faulty_store;
 #[path = "../../engine/tests/simulation/fleet.rs"]
 mod fleet;
+#[path = "../../engine/tests/simulation/network_faults.rs"]
+mod network_faults;
 #[path = "../../engine/tests/simulation/node.rs"]
 mod node;
-#[path = "../../engine/tests/simulation/performing.rs"]
-mod performing;
 #[path = "../../engine/tests/simulation/program.rs"]
 mod program;
+#[path = "../../engine/tests/simulation/program_workflow.rs"]
+mod program_workflow;
 #[path = "../../engine/tests/simulation/provider.rs"]
 mod provider;
 #[path = "../../engine/tests/simulation/requests.rs"]
@@ -25,28 +27,26 @@ mod requests;
 mod rule;
 #[path = "../../engine/tests/simulation/shop.rs"]
 mod shop;
-#[path = "../../engine/tests/simulation/shown.rs"]
-mod shown;
 #[path = "../../engine/tests/simulation/storm.rs"]
 mod storm;
 #[path = "../../engine/tests/simulation/tally.rs"]
 mod tally;
 #[path = "../../engine/tests/simulation/trace.rs"]
 mod trace;
+#[path = "../../engine/tests/simulation/trace_text.rs"]
+mod trace_text;
 #[path = "../../engine/tests/simulation/watch.rs"]
 mod watch;
-#[path = "../../engine/tests/simulation/weather.rs"]
-mod weather;
 #[path = "../../engine/tests/simulation/world.rs"]
 mod world;
 
-mod errands;
 mod line;
 mod machine;
-mod offices;
-mod people;
+mod operators;
+mod run_requests;
 mod script;
-mod workforce;
+mod simulated_nodes;
+mod worker_fleet;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,18 +55,18 @@ use hapax_engine::model::{RunResult, RunStatus};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use errands::Errand;
 use fleet::Fleet;
-use offices::Offices;
+use run_requests::RunRequest;
+use simulated_nodes::SimulatedNodes;
 use watch::{check_store, every_run};
-use workforce::Workforce;
+use worker_fleet::WorkerFleet;
 use world::World;
 
 const SEEDS: u64 = 40;
 
-/// What many seeds must reach together, so that a simulation without activity does not pass.
+/// Coverage that many seeds must reach together, so that a simulation without activity does not pass.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reached {
+pub(crate) struct Coverage {
     pub(crate) completed: u64,
     pub(crate) effects: u64,
     pub(crate) node_crashes: u64,
@@ -85,8 +85,8 @@ pub(crate) struct Reached {
     pub(crate) held_back: u64,
 }
 
-impl Reached {
-    fn add(&mut self, other: &Reached) {
+impl Coverage {
+    fn add(&mut self, other: &Coverage) {
         let pairs = [
             (&mut self.completed, other.completed),
             (&mut self.effects, other.effects),
@@ -122,7 +122,7 @@ fn setting(name: &str) -> Option<u64> {
 fn effects_of_workers_happen_once_whatever_becomes_of_them() {
     let first = setting("HAPAX_SIM_FIRST_SEED").unwrap_or(0);
     let seeds = setting("HAPAX_SIM_SEEDS").unwrap_or(SEEDS);
-    let mut all = Reached::default();
+    let mut all = Coverage::default();
     for seed in first..first + seeds {
         match simulate(seed) {
             Ok((reached, _)) => all.add(&reached),
@@ -141,7 +141,7 @@ fn a_seed_of_workers_plays_the_same_twice() {
     assert_eq!(digests[0], digests[1]);
 }
 
-fn simulate(seed: u64) -> Result<(Reached, String), String> {
+fn simulate(seed: u64) -> Result<(Coverage, String), String> {
     hapax_engine::model::seed_thread_rng(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime needs nothing but memory").block_on(async {
@@ -160,18 +160,18 @@ fn simulate(seed: u64) -> Result<(Reached, String), String> {
     })
 }
 
-async fn play(world: &Arc<World>) -> Result<Reached, String> {
-    let offices = Offices::new(world);
+async fn play(world: &Arc<World>) -> Result<Coverage, String> {
+    let offices = SimulatedNodes::new(world);
     let opened = offices.clone();
     let fleet = Fleet::launch_with(world.clone(), Box::new(move |member| opened.open(member)));
-    let force = Workforce::launch(world, &offices);
-    let errands: Vec<Arc<Errand>> =
-        (0..world.settings.jobs).map(|number| Errand::draw(world, number)).collect();
+    let force = WorkerFleet::launch(world, &offices);
+    let errands: Vec<Arc<RunRequest>> =
+        (0..world.settings.jobs).map(|number| RunRequest::draw(world, number)).collect();
     let clients: Vec<_> = errands
         .iter()
         .map(|errand| tokio::spawn(errand.clone().pursue(world.clone(), fleet.clone())))
         .collect();
-    let people = tokio::spawn(people::attend(world.clone(), fleet.clone()));
+    let people = tokio::spawn(operators::attend(world.clone(), fleet.clone()));
     let unrest = tokio::spawn(force.clone().unrest());
     storm::rage(world, &fleet).await;
     unrest.abort();
@@ -193,7 +193,7 @@ async fn play(world: &Arc<World>) -> Result<Reached, String> {
 }
 
 /// After the storm everything ends by itself, or by rulings, and in time.
-async fn until_all_is_done(world: &World, errands: &[Arc<Errand>]) -> Result<(), String> {
+async fn until_all_is_done(world: &World, errands: &[Arc<RunRequest>]) -> Result<(), String> {
     let healed_at = Instant::now();
     loop {
         let open: Vec<_> =
@@ -206,7 +206,11 @@ async fn until_all_is_done(world: &World, errands: &[Arc<Errand>]) -> Result<(),
             let open: Vec<String> = open
                 .iter()
                 .map(|view| {
-                    format!("{}\n{}", shown::head(&view.head, world), world.last_lines_of(view.head.id()))
+                    format!(
+                        "{}\n{}",
+                        trace_text::head(&view.head, world),
+                        world.last_lines_of(view.head.id())
+                    )
                 })
                 .collect();
             return Err(format!("stuck after the storm: {awaited} clients wait; runs {}", open.join("\n")));

@@ -11,12 +11,12 @@ use anyhow::{Result, ensure};
 
 use shop::Shop;
 use stripe::Stripe;
-use tally::Tally;
+use tally::ShopCounts;
 
 /// How many orders there are.
 const ORDERS: usize = 30;
 
-async fn run() -> Result<Tally> {
+async fn run() -> Result<ShopCounts> {
     let stripe = Stripe::start().await?;
     let shop = Shop::open(&stripe).await?;
     // The source is uploaded as anybody would do it; its address goes into Stripe's dashboard.
@@ -24,7 +24,7 @@ async fn run() -> Result<Tally> {
     stripe.send_webhooks_to(format!("{}{path}", shop.url));
     let completed = shop.process_orders(ORDERS).await?;
     let webhooks = stripe.wait_for_webhooks().await;
-    let tally = Tally {
+    let tally = ShopCounts {
         orders: ORDERS,
         calls: stripe.calls(),
         charges: stripe.charges(),

@@ -31,10 +31,10 @@ struct Order {
 type Shipped = Arc<Mutex<BTreeMap<String, usize>>>;
 
 /// Secrets are named by documents and known to the server alone.
-struct Safe;
+struct ShopSecrets;
 
 #[async_trait]
-impl Secrets for Safe {
+impl Secrets for ShopSecrets {
     async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure> {
         match (workspace.as_str(), name) {
             (WORKSPACE, "stripe-webhook") => Ok(SECRET.to_owned().into()),
@@ -80,7 +80,7 @@ impl Shop {
             modules: Vec::new(),
             entity_tables: Default::default(),
         };
-        let services = HostServices::new().secrets(Arc::new(Safe));
+        let services = HostServices::new().secrets(Arc::new(ShopSecrets));
         let server = Server::launch(hapax.engine()?.clone(), services, options).await?;
         let admin = admin_key(&server).await?;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -106,9 +106,12 @@ impl Shop {
             let engine = &engine;
             async move {
                 let order = Order { id: format!("order-{number}") };
-                let run = engine.start("order", &order).idempotency_key(order.id.clone()).await?;
-                let charge: String = run.result().await?;
-                Ok::<_, hapax::Error>(charge)
+                engine
+                    .start("order", &order)
+                    .idempotency_key(order.id.clone())
+                    .await?
+                    .result::<String>()
+                    .await
             }
         });
         Ok(try_join_all(orders).await?.len())
@@ -124,37 +127,43 @@ impl Shop {
 }
 
 /// An order charges the card, waits for Stripe to say that the money is there, and ships.
+async fn process_order(ctx: Ctx, order: Order, providers: Providers) -> Result<String, Failure> {
+    let charge: String = ctx
+        .step("charge", |attempt| providers.charge(order.id.clone(), attempt.idempotency_key().to_string()))
+        .retry(RetryPolicy::default().first_wait(Duration::from_millis(20)))
+        .await?;
+    // The webhook may have come already: then it was kept, and the promise is settled as it is made.
+    let key = format!("stripe:{charge}");
+    let _paid: Value =
+        ctx.create_promise("payment").with_idempotency_key(key).timeout(hapax::minutes(5)).await?;
+    ctx.step("ship", |_| providers.ship(order.id.clone())).await?;
+    Ok(charge)
+}
+
+/// Services that an order uses.
+#[derive(Clone)]
+struct Providers {
+    http: reqwest::Client,
+    stripe: String,
+    shipped: Shipped,
+}
+
+impl Providers {
+    async fn charge(&self, order: String, key: String) -> Result<String, Failure> {
+        // A failed call may have charged the card. Repeating it under the same key is safe.
+        let asked = ask_for_charge(&self.http, &self.stripe, &key, &order).await;
+        asked.map_err(|error| Failure::unknown(error.to_string()))
+    }
+
+    async fn ship(&self, order: String) -> Result<(), Failure> {
+        *self.shipped.lock().expect("no holder panics").entry(order).or_default() += 1;
+        Ok(())
+    }
+}
+
 fn register_order(hapax: &Hapax, stripe: String, shipped: Shipped) -> Result<()> {
-    let http = reqwest::Client::new();
-    let order = move |ctx: Ctx, order: Order| {
-        let (http, stripe, shipped) = (http.clone(), stripe.clone(), shipped.clone());
-        async move {
-            let (id, soon) = (order.id.clone(), Duration::from_millis(20));
-            let charge: String = ctx
-                .step("charge", move |attempt| {
-                    let (http, stripe, id) = (http.clone(), stripe.clone(), id.clone());
-                    let key = attempt.idempotency_key().to_owned();
-                    // A failed call may have charged the card. Repeating it under the same key is safe.
-                    async move {
-                        let asked = ask_for_charge(&http, &stripe, &key, &id).await;
-                        asked.map_err(|error| Failure::unknown(error.to_string()))
-                    }
-                })
-                .retry(RetryPolicy::default().first_wait(soon))
-                .await?;
-            // The webhook may have come already: then it was kept, and the promise is settled as it is made.
-            let key = format!("stripe:{charge}");
-            let _paid: Value =
-                ctx.create_promise("payment").with_idempotency_key(key).timeout(hapax::minutes(5)).await?;
-            ctx.step("ship", move |_| {
-                *shipped.lock().expect("no holder panics").entry(order.id.clone()).or_default() += 1;
-                async { Ok::<_, Failure>(()) }
-            })
-            .await?;
-            Ok::<_, Failure>(charge)
-        }
-    };
-    Ok(hapax.register("order", order)?)
+    let providers = Providers { http: reqwest::Client::new(), stripe, shipped };
+    Ok(hapax.register("order", move |ctx, order: Order| process_order(ctx, order, providers.clone()))?)
 }
 
 async fn admin_key(server: &Server) -> Result<String> {

@@ -26,12 +26,12 @@ const TRIES: u32 = 20;
 #[derive(Clone)]
 pub(crate) struct Stripe {
     pub(crate) url: String,
-    books: Arc<Mutex<Books>>,
+    books: Arc<Mutex<StripeState>>,
     http: reqwest::Client,
 }
 
 #[derive(Default)]
-struct Books {
+struct StripeState {
     /// The charge that each key made.
     by_key: HashMap<String, Value>,
     /// How often each order was charged.
@@ -64,7 +64,7 @@ impl Stripe {
         Ok(stripe)
     }
 
-    fn books(&self) -> std::sync::MutexGuard<'_, Books> {
+    fn books(&self) -> std::sync::MutexGuard<'_, StripeState> {
         self.books.lock().expect("no holder panics")
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The counts.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct ShopCounts {
     pub(crate) orders: usize,
     pub(crate) calls: usize,
     pub(crate) charges: usize,
@@ -16,10 +16,10 @@ pub(crate) struct Tally {
     pub(crate) twice: usize,
 }
 
-impl Tally {
+impl ShopCounts {
     /// One charge, one completion and one parcel for each order, whatever was sent how often.
     pub(crate) fn is_as_it_should_be(&self) -> bool {
-        let Tally { orders, charges, webhooks, duplicates, completed, shipped, twice, .. } = self;
+        let ShopCounts { orders, charges, webhooks, duplicates, completed, shipped, twice, .. } = self;
         [charges, completed, shipped].iter().all(|count| *count == orders)
             && *webhooks == 3 * orders
             && *duplicates == 2 * orders
@@ -27,7 +27,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for ShopCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (what, count) in [
             ("orders", self.orders),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::routes::{CreatedOrExisting, Document, Paging, segment};
+use super::routes::{CreatedOrExisting, Document, Paging, segment, with_reason};
 use super::sending::Ask;
 use super::{Client, ClientError, RequestOptions};
 use crate::{
@@ -68,6 +68,16 @@ impl Client {
     /// One entity workflow with its document.
     pub async fn get_entity_workflow(&self, name: &str) -> Result<EntityWorkflow, ClientError> {
         self.call(Ask::read(workflow_path(name, "")?)).await
+    }
+
+    /// Deletes an entity workflow without open operations; answers with the workflow as it was. Its entities stay.
+    pub async fn delete_entity_workflow(
+        &self,
+        name: &str,
+        reason: Option<&str>,
+        options: RequestOptions,
+    ) -> Result<EntityWorkflow, ClientError> {
+        self.call(Ask::delete(with_reason(workflow_path(name, "")?, reason), options)?).await
     }
 
     /// Draws an entity workflow.

@@ -88,7 +88,7 @@ pub struct RunFilter {
     pub until: Option<String>,
     /// With this current step.
     pub current_step: Option<String>,
-    /// That wait for this: `promise:KEY`, `promise:ID`, `signal:NAME`, `child` or `timer`.
+    /// Only runs that wait for this: `promise:KEY`, `promise:ID`, `signal:NAME`, `child` or `timer`.
     pub waits_for: Option<String>,
     /// Only runs that wait for a person to act.
     pub needs_attention: bool,
@@ -358,7 +358,7 @@ impl Client {
         self.call(Ask::change(path, asked, options)?).await
     }
 
-    /// Proposes a decision about an effect in doubt, for somebody else to confirm.
+    /// Proposes a decision about an effect in doubt, for another person to confirm.
     pub async fn propose_ruling(
         &self,
         run: &str,
@@ -370,7 +370,7 @@ impl Client {
         self.call(Ask::change(path, asked, options)?).await
     }
 
-    /// Confirms what somebody else proposed.
+    /// Confirms another person's proposal.
     pub async fn confirm_ruling(
         &self,
         run: &str,

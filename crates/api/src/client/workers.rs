@@ -4,8 +4,8 @@ use super::routes::{Paging, segment, with_query};
 use super::sending::Ask;
 use super::{Client, ClientError, RequestOptions};
 use crate::{
-    CommitWorkerSession, OpenWorkerSession, OpenedWorkerSession, Page, PollWorkerSession, WorkerLogPage,
-    WorkerMessages, WorkerSession, WorkerWorkflowVersion,
+    CommitWorkerSession, CreatePushWorker, IssuedPushWorker, OpenWorkerSession, OpenedWorkerSession, Page,
+    PollWorkerSession, PushWorker, WorkerLogPage, WorkerMessages, WorkerSession, WorkerWorkflowVersion,
 };
 
 impl Client {
@@ -20,6 +20,33 @@ impl Client {
         paging: &Paging,
     ) -> Result<Page<WorkerWorkflowVersion>, ClientError> {
         self.page("/api/v1/worker-workflows".into(), paging, &[]).await
+    }
+
+    /// Registers a function that cannot poll. Only this answer shows its secret.
+    pub async fn create_push_worker(
+        &self,
+        asked: &CreatePushWorker,
+    ) -> Result<IssuedPushWorker, ClientError> {
+        self.call(Ask::change_once("/api/v1/push-workers".into(), asked)?).await
+    }
+
+    /// Functions that work is sent to, without their secrets.
+    pub async fn list_push_workers(&self, paging: &Paging) -> Result<Page<PushWorker>, ClientError> {
+        self.page("/api/v1/push-workers".into(), paging, &[]).await
+    }
+
+    /// One push worker, without its secret.
+    pub async fn get_push_worker(&self, id: &str) -> Result<PushWorker, ClientError> {
+        self.call(Ask::read(format!("/api/v1/push-workers/{}", segment(id)?))).await
+    }
+
+    /// Deletes a push worker: it gets no more work.
+    pub async fn delete_push_worker(
+        &self,
+        id: &str,
+        options: RequestOptions,
+    ) -> Result<PushWorker, ClientError> {
+        self.call(Ask::delete(format!("/api/v1/push-workers/{}", segment(id)?), options)?).await
     }
 
     /// Opens a session.

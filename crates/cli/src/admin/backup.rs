@@ -8,8 +8,8 @@ use hapax::sqlite::{Copied, back_up};
 use serde::Serialize;
 
 use crate::copying::{copy, size};
-use crate::exit_codes::Misused;
-use crate::output::for_people::plain;
+use crate::exit_codes::UsageError;
+use crate::output::tables::plain;
 use crate::output::{say, shape::ShapeOptions};
 use crate::store_url::is_postgres;
 
@@ -83,6 +83,6 @@ pub(crate) fn sqlite_path(url: &str, command: &str) -> Result<PathBuf> {
     let path = url.strip_prefix("sqlite:").map(|rest| rest.split_once('?').map_or(rest, |(path, _)| path));
     match path {
         Some(path) if !path.is_empty() => Ok(Path::new(path).to_owned()),
-        _ => Err(Misused(format!("hapax {command} needs a store that is a file: sqlite:PATH")).into()),
+        _ => Err(UsageError(format!("hapax {command} needs a store that is a file: sqlite:PATH")).into()),
     }
 }

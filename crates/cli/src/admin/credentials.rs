@@ -10,7 +10,7 @@ use hapax_api::{
 use crate::confirmation::confirm;
 use crate::listing::LimitOptions;
 use crate::output::shape::{Shape, ShapeOptions};
-use crate::output::{for_people, say};
+use crate::output::{say, tables};
 use crate::parsers::{duration, word};
 use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
@@ -178,7 +178,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         }
         Command::Rotate(RotateOptions { id, overlap, shape }) => {
             confirm(
-                &format!("give {} a new key, so that the old one stops working", for_people::plain(&id)),
+                &format!("give {} a new key, so that the old one stops working", tables::plain(&id)),
                 server,
             )
             .await?;
@@ -186,7 +186,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             show_once(&server.connect()?.rotate_credential(&id, &asked).await?, &shape)
         }
         Command::Revoke(RevokeOptions { id, reason, key, shape }) => {
-            confirm(&format!("end {} for good", for_people::plain(&id)), server).await?;
+            confirm(&format!("end {} for good", tables::plain(&id)), server).await?;
             let asked = RevokeCredential { reason };
             let ended = server.connect()?.revoke_credential(&id, &asked, key.options()).await?;
             shape
@@ -207,11 +207,11 @@ fn show_once(issued: &IssuedCredential, shape: &ShapeOptions) -> Result<()> {
 
 fn table(found: &[Credential]) -> String {
     let columns = ["id", "name", "role", "requester", "made", "last used", "expires", "revoked"];
-    let mut table = for_people::table(columns);
+    let mut table = tables::table(columns);
     for credential in found {
         table.add_row([
             credential.id.clone(),
-            for_people::plain(&credential.name),
+            tables::plain(&credential.name),
             credential.role.as_str().into(),
             or_dash(credential.requester.as_deref()),
             credential.created_at.clone(),

@@ -5,8 +5,8 @@ use hapax::fsck::{Report, Violation};
 use serde::Serialize;
 
 use crate::effect_store;
-use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::plain;
 use crate::store_url::without_secrets;
 
 const EXAMPLES: &str = "\
@@ -39,12 +39,12 @@ struct FsckReport {
     open_promises: usize,
     open_operations: usize,
     moving: usize,
-    violations: Vec<Broken>,
+    violations: Vec<BrokenInvariant>,
     left_off: usize,
 }
 
 #[derive(Debug, Serialize)]
-struct Broken {
+struct BrokenInvariant {
     invariant: u8,
     run: Option<String>,
     what: String,
@@ -65,7 +65,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
 }
 
 fn report_for_programs(store: &str, report: &Report) -> FsckReport {
-    let broken = |violation: &Violation| Broken {
+    let broken = |violation: &Violation| BrokenInvariant {
         invariant: violation.invariant,
         run: violation.run.map(|run| run.to_string()),
         what: violation.what.clone(),

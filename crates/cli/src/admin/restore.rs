@@ -16,7 +16,7 @@ use super::backup::sqlite_path;
 use crate::copying::{copy, size};
 use crate::effect_store;
 use crate::limits::MAX_SHOWN_VIOLATIONS;
-use crate::output::for_people::plain;
+use crate::output::tables::plain;
 use crate::output::{say, shape::ShapeOptions};
 
 const EXAMPLES: &str = "\

@@ -4,8 +4,8 @@ use anyhow::Result;
 use hapax_api::{CreateWorkspace, Workspace};
 
 use crate::listing::LimitOptions;
-use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables;
 use crate::parsers::word;
 use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
@@ -98,7 +98,7 @@ fn table(found: &[Workspace]) -> String {
     if found.is_empty() {
         return "there are no workspaces\n".into();
     }
-    let mut table = for_people::table(["id", "name", "made", "description"]);
+    let mut table = tables::table(["id", "name", "made", "description"]);
     for workspace in found {
         let description = or_dash(workspace.description.as_deref());
         table.add_row([

@@ -79,7 +79,7 @@ INSERT INTO events (workspace, run, version, at, fence, kind) VALUES (1, $1::tex
 
 /// How the client writes a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum StatementForm {
     /// BEGIN, a statement for each table, COMMIT: what a program does that was not written for speed alone.
     Transaction,
     /// All in one statement, which is a transaction of its own and one round trip.
@@ -124,7 +124,12 @@ impl Baseline {
     }
 
     /// Takes `load` from starts to ends, as many runs outstanding.
-    pub(super) async fn round(&self, load: Load, keys: &Arc<KeySeries>, form: Form) -> Result<Duration> {
+    pub(super) async fn round(
+        &self,
+        load: Load,
+        keys: &Arc<KeySeries>,
+        form: StatementForm,
+    ) -> Result<Duration> {
         let next = Arc::new(AtomicU64::new(0));
         let began = Instant::now();
         let mut callers = JoinSet::new();
@@ -196,7 +201,7 @@ struct StepRow<'a> {
 }
 
 impl Pool {
-    async fn write_run(&self, steps: u32, key: &str, form: Form) -> Result<()> {
+    async fn write_run(&self, steps: u32, key: &str, form: StatementForm) -> Result<()> {
         let run = hapax::RunId::new(hapax::Timestamp::from_millis(now_ms()));
         let run = format!("{:032x}", run.as_u128());
         let input = "{\"order\":1,\"steps\":5}";
@@ -207,8 +212,8 @@ impl Pool {
             let is_last = nth == i64::from(steps);
             let row = StepRow { run: &run, nth, is_last, name: &name, value: &value };
             self.write(async |plain| match form {
-                Form::Transaction => plain.write_step(&row).await,
-                Form::OneStatement => {
+                StatementForm::Transaction => plain.write_step(&row).await,
+                StatementForm::OneStatement => {
                     let statement = if is_last { &plain.end } else { &plain.step };
                     plain.client.execute(statement, &[&run, &now_ms(), &nth, &name, &value]).await
                 }

@@ -9,8 +9,8 @@ use rusqlite::{Connection, OpenFlags, Statement, params};
 
 use super::histogram::Histogram;
 use super::load::{KeySeries, Keys, Load, MAX_WARM_UPS, WARM_UP};
-use super::place::{BenchStore, Log, Scratch};
-use super::sqlite_template::{Row, Template};
+use super::place::{BenchStore, Log, TempDatabase};
+use super::sqlite_template::{Template, TemplateRow};
 
 /// The store's own settings and guarded updates, so that the comparison is with the same work.
 const SETTINGS: &str = include_str!("../../../store-sqlite/sql/set_up_writer.sql");
@@ -25,16 +25,16 @@ pub(super) struct Ceiling {
     connection: Connection,
     rows: RunRows,
     log: Log,
-    _file: Scratch,
+    _file: TempDatabase,
 }
 
 /// The rows of one run, sorted by the write they belong to.
 struct RunRows {
-    start: Vec<Row>,
-    steps: Vec<Row>,
-    end: Vec<Row>,
+    start: Vec<TemplateRow>,
+    steps: Vec<TemplateRow>,
+    end: Vec<TemplateRow>,
     /// The run as it is when it has ended.
-    closed: Row,
+    closed: TemplateRow,
 }
 
 /// The statements of a round, prepared once.
@@ -109,7 +109,7 @@ impl Ceiling {
         let (last, others) = rows.steps.split_last().expect("a run has at least one step");
         for step in others {
             let next = step.integer("changed_version")?;
-            let guard = Guard::new(&rows.closed, token, version, next)?;
+            let guard = GuardedValues::new(&rows.closed, token, version, next)?;
             sql.begin.raw_execute()?;
             for run in runs {
                 guard.advance(&mut sql.advance, *run)?;
@@ -118,7 +118,7 @@ impl Ceiling {
             sql.commit.raw_execute()?;
             version = next;
         }
-        let guard = Guard::new(&rows.closed, token, version, rows.closed.integer("version")?)?;
+        let guard = GuardedValues::new(&rows.closed, token, version, rows.closed.integer("version")?)?;
         sql.begin.raw_execute()?;
         for run in runs {
             guard.close(&mut sql.close, *run)?;
@@ -159,7 +159,7 @@ impl Ceiling {
             let mut version = self.rows.start_version()?;
             for step in &self.rows.steps {
                 let next = step.integer("changed_version")?;
-                let guard = Guard::new(&self.rows.closed, fastrand::i64(..), version, next)?;
+                let guard = GuardedValues::new(&self.rows.closed, fastrand::i64(..), version, next)?;
                 let began = Instant::now();
                 sql.begin.raw_execute()?;
                 guard.advance(&mut sql.advance, run)?;
@@ -191,7 +191,7 @@ impl RunRows {
             match row.table.as_str() {
                 "hapax_runs" | "hapax_steps" => {}
                 // The first event is the start, the others are the end.
-                "hapax_events" if start.iter().all(|row: &Row| row.table != "hapax_events") => {
+                "hapax_events" if start.iter().all(|row: &TemplateRow| row.table != "hapax_events") => {
                     begun.set("version", row.integer("version")?)?;
                     start.push(row.clone());
                 }
@@ -215,7 +215,7 @@ impl RunRows {
 
 impl<'c> Statements<'c> {
     fn prepare(connection: &'c Connection, rows: &RunRows) -> Result<Statements<'c>> {
-        let inserts = |rows: &[Row]| -> Result<Vec<Statement<'c>>> {
+        let inserts = |rows: &[TemplateRow]| -> Result<Vec<Statement<'c>>> {
             rows.iter().map(|row| Ok(connection.prepare(&row.insert_sql())?)).collect()
         };
         Ok(Statements {
@@ -231,7 +231,7 @@ impl<'c> Statements<'c> {
 }
 
 /// Values that a guarded update expects and sets, read once for a whole wave.
-struct Guard {
+struct GuardedValues {
     workspace: i64,
     fence: i64,
     token: i64,
@@ -245,9 +245,9 @@ struct Guard {
     closed_at: i64,
 }
 
-impl Guard {
-    fn new(closed: &Row, token: i64, expected: i64, version: i64) -> Result<Guard> {
-        Ok(Guard {
+impl GuardedValues {
+    fn new(closed: &TemplateRow, token: i64, expected: i64, version: i64) -> Result<GuardedValues> {
+        Ok(GuardedValues {
             workspace: closed.integer("workspace")?,
             fence: closed.integer("fence")?,
             token,

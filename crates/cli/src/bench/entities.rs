@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail, ensure};
 use hapax::{ActionAnswer, CodeOnlyHost, Engine, EngineOptions, TransitionOutcome};
-use hapax_documents::{Format, Known, check_entity};
+use hapax_documents::{DeclaredNames, Format, check_entity};
 use indicatif::ProgressBar;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -108,7 +108,7 @@ impl Default for Kind {
 }
 
 impl Kind {
-    fn add(&mut self, round: Round) {
+    fn add(&mut self, round: TransitionRound) {
         self.per_second.push(round.times.count() as f64 / round.took.as_secs_f64());
         self.times.add(&round.times);
         self.versions += round.versions;
@@ -125,7 +125,7 @@ impl Kind {
 }
 
 /// One round of transitions.
-struct Round {
+struct TransitionRound {
     took: Duration,
     times: Histogram,
     /// By how much the versions of all entities rose together.
@@ -145,7 +145,7 @@ async fn register(engine: &Engine, kind: &str, table: Option<&str>) -> Result<()
     if let Some(table) = table {
         document["table"] = table.into();
     }
-    let checked = check_entity(&document.to_string(), Format::Json, &Known::default());
+    let checked = check_entity(&document.to_string(), Format::Json, &DeclaredNames::default());
     let checked =
         checked.map_err(|problems| anyhow!("the document of the benchmark is wrong: {problems:?}"))?;
     engine.register_entity_workflow(checked.document().workflow().clone(), Arc::new(CodeOnlyHost)).await?;
@@ -178,7 +178,7 @@ async fn close_all(
     ids: Arc<[String]>,
     callers: u32,
     bar: &ProgressBar,
-) -> Result<Round> {
+) -> Result<TransitionRound> {
     let next = Arc::new(AtomicU64::new(0));
     let began = Instant::now();
     let mut closing = JoinSet::new();
@@ -196,7 +196,7 @@ async fn close_all(
         versions += rose;
     }
     ensure!(times.count() == ids.len() as u64, "{} of {} entities were closed", times.count(), ids.len());
-    Ok(Round { took, times, versions })
+    Ok(TransitionRound { took, times, versions })
 }
 
 /// One caller: closes an entity, and then the next.

@@ -19,7 +19,7 @@ const PROMISE: &str = "go";
 const END: usize = 1_000;
 
 /// When each step began; filled by the steps themselves.
-type Began = Arc<Mutex<Vec<Instant>>>;
+type StepStarts = Arc<Mutex<Vec<Instant>>>;
 
 /// Figures of one run.
 struct RunFigures {
@@ -58,7 +58,7 @@ pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Rep
 
 /// All steps, a crash while the run waits, and the replay that goes on from there.
 async fn lap(place: &BenchStore, steps: u32) -> Result<RunFigures> {
-    let began = Began::default();
+    let began = StepStarts::default();
     let opened = place.open(EngineOptions::default()).await?;
     register(&opened.engine, &began)?;
     opened.engine.register(load::WORKFLOW, load::take_steps)?;
@@ -97,7 +97,7 @@ fn typical(steps: &[Instant]) -> f64 {
     times.us(50.0).unwrap_or(f64::NAN)
 }
 
-fn register(engine: &Engine, began: &Began) -> Result<()> {
+fn register(engine: &Engine, began: &StepStarts) -> Result<()> {
     let began = began.clone();
     Ok(engine.register(WORKFLOW, move |ctx: Ctx, steps: u32| {
         let began = began.clone();

@@ -19,7 +19,7 @@ use crate::output;
 
 /// Task of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Work {
+pub(super) enum NodeTask {
     Steps,
     Starts,
     Crash,
@@ -28,7 +28,7 @@ pub(super) enum Work {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct NodeOptions {
     #[arg(long)]
-    pub(super) work: Work,
+    pub(super) work: NodeTask,
     #[arg(long)]
     pub(super) store: String,
     #[arg(long)]
@@ -46,29 +46,29 @@ pub(crate) struct NodeOptions {
 
 /// Result of a node.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Done {
+pub(super) struct NodeResult {
     pub(super) runs: u64,
     pub(super) seconds: f64,
 }
 
 /// The process itself.
 pub(crate) async fn work(options: NodeOptions) -> Result<()> {
-    if options.work == Work::Crash {
+    if options.work == NodeTask::Crash {
         return recovery::work_until_killed(&options).await;
     }
     let opened = Opened::open(&options.store, EngineOptions::default()).await?;
     let keys = Arc::new(KeySeries::of(Keys::Ordered, options.series));
     let done = match options.work {
-        Work::Steps => {
+        NodeTask::Steps => {
             opened.engine.register(WORKFLOW, take_steps)?;
             warm_up(&opened, &Arc::new(KeySeries::new(Keys::Ordered))).await?;
             wait_for_go().await?;
             let load = Load { runs: options.runs, steps: options.steps, concurrency: options.concurrency };
             let round = drive(&opened.engine, load, &keys, &ProgressBar::hidden()).await?;
-            Done { runs: options.runs, seconds: round.took.as_secs_f64() }
+            NodeResult { runs: options.runs, seconds: round.took.as_secs_f64() }
         }
-        Work::Starts => starts::start_all(&opened.engine, &options, &keys, wait_for_go()).await?,
-        Work::Crash => unreachable!("handled above"),
+        NodeTask::Starts => starts::start_all(&opened.engine, &options, &keys, wait_for_go()).await?,
+        NodeTask::Crash => unreachable!("handled above"),
     };
     output::print(&format!("{}\n", serde_json::to_string(&done)?))?;
     opened.close().await
@@ -123,7 +123,7 @@ impl Node {
         Ok(self.orders.write_all(b"go\n").await?)
     }
 
-    async fn done(&mut self) -> Result<Done> {
+    async fn done(&mut self) -> Result<NodeResult> {
         let line = self.next_line().await?;
         serde_json::from_str(&line).with_context(|| format!("a node said {line:?}"))
     }
@@ -135,7 +135,7 @@ impl Node {
 }
 
 /// Lets nodes work at the same time; all are ready before the first begins.
-pub(super) async fn work_together(each: &[NodeOptions]) -> Result<Vec<Done>> {
+pub(super) async fn work_together(each: &[NodeOptions]) -> Result<Vec<NodeResult>> {
     let mut nodes = Vec::with_capacity(each.len());
     for options in each {
         nodes.push(Node::start(options).await?);

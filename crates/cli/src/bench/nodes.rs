@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use super::histogram::median;
-use super::node::{Done, NodeOptions, Work, work_together};
+use super::node::{NodeOptions, NodeResult, NodeTask, work_together};
 use super::place::BenchStore;
 use super::report::Report;
 use super::{Options, progress};
@@ -14,7 +14,7 @@ pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Rep
     }
     let nodes = options.nodes.unwrap_or(2);
     let node = |series| NodeOptions {
-        work: Work::Steps,
+        work: NodeTask::Steps,
         store: place.url().to_string(),
         runs: options.runs.unwrap_or(10_000),
         steps: options.steps.unwrap_or(5),
@@ -28,7 +28,7 @@ pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Rep
         for (count, measured) in [(1, &mut alone), (nodes, &mut together)] {
             let each: Vec<NodeOptions> = (0..count).map(|_| node(fastrand::u64(..))).collect();
             let done = work_together(&each).await?;
-            measured.push(done.iter().map(Done::runs_per_second).sum());
+            measured.push(done.iter().map(NodeResult::runs_per_second).sum());
             bar.inc(1);
         }
     }
@@ -50,7 +50,7 @@ pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Rep
     Ok(report)
 }
 
-impl Done {
+impl NodeResult {
     fn runs_per_second(&self) -> f64 {
         self.runs as f64 / self.seconds
     }

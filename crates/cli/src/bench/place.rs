@@ -26,7 +26,7 @@ pub(super) struct BenchStore {
 }
 
 /// A SQLite file of our own, deleted when it is dropped.
-pub(super) struct Scratch {
+pub(super) struct TempDatabase {
     path: PathBuf,
 }
 
@@ -106,17 +106,17 @@ impl BenchStore {
     }
 
     /// A file beside the measured one, on the same disk; `None` if the store is not a file.
-    pub(super) fn scratch(&self, name: &str) -> Result<Option<Scratch>> {
+    pub(super) fn scratch(&self, name: &str) -> Result<Option<TempDatabase>> {
         let Some(path) = self.path() else { return Ok(None) };
         let scratch = with_ending(path, &format!("-{name}"));
         if scratch.exists() {
             bail!("{} is in the way; move it, or use another store", scratch.display());
         }
-        Ok(Some(Scratch { path: scratch }))
+        Ok(Some(TempDatabase { path: scratch }))
     }
 }
 
-impl Scratch {
+impl TempDatabase {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -126,7 +126,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempDatabase {
     fn drop(&mut self) {
         for ending in ["", "-wal", "-shm", "-owner"] {
             // A file that is not there, or cannot go, is no reason to fail.

@@ -13,7 +13,7 @@ use hapax::store::ListRuns;
 use hapax::{Ctx, Engine, EngineOptions, Failure};
 
 use super::histogram::median;
-use super::node::{Node, NodeOptions, Work};
+use super::node::{Node, NodeOptions, NodeTask};
 use super::place::{BenchStore, Opened};
 use super::report::Report;
 use super::{Options, progress};
@@ -112,7 +112,7 @@ pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Rep
         let noted = place.scratch(&format!("effects-{nth}"))?.context("a file is needed")?;
         let effects = Effects::at(noted.path());
         let node = NodeOptions {
-            work: Work::Crash,
+            work: NodeTask::Crash,
             store: file.url(),
             runs,
             steps,

@@ -105,15 +105,15 @@ impl Serialize for Report {
 
 /// The reports of all workloads as one object.
 #[derive(Debug, serde::Serialize)]
-pub(super) struct All {
+pub(super) struct AllReports {
     workload: &'static str,
     store: String,
     workloads: Vec<Report>,
 }
 
-impl All {
+impl AllReports {
     pub(super) fn new(place: &BenchStore, workloads: Vec<Report>) -> Self {
-        All { workload: "all", store: place.shown(), workloads }
+        AllReports { workload: "all", store: place.shown(), workloads }
     }
 }
 

@@ -18,12 +18,12 @@ const TYPICAL_ORDER: u64 = 10_000;
 /// Rows of one run.
 #[derive(Debug)]
 pub(super) struct Template {
-    rows: Vec<Row>,
+    rows: Vec<TemplateRow>,
 }
 
 /// One row, with places for the run's id and key.
 #[derive(Debug, Clone)]
-pub(super) struct Row {
+pub(super) struct TemplateRow {
     pub(super) table: String,
     columns: Vec<String>,
     values: Vec<Value>,
@@ -52,17 +52,17 @@ impl Template {
     }
 
     /// All rows.
-    pub(super) fn rows(&self) -> &[Row] {
+    pub(super) fn rows(&self) -> &[TemplateRow] {
         &self.rows
     }
 
     /// Rows of one table, in the order they were written.
-    pub(super) fn of<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a Row> {
+    pub(super) fn of<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a TemplateRow> {
         self.rows.iter().filter(move |row| row.table == table)
     }
 
     /// The only row of a table.
-    pub(super) fn one(&self, table: &'static str) -> Result<&Row> {
+    pub(super) fn one(&self, table: &'static str) -> Result<&TemplateRow> {
         let mut rows = self.of(table);
         match (rows.next(), rows.next()) {
             (Some(row), None) => Ok(row),
@@ -71,7 +71,7 @@ impl Template {
     }
 }
 
-impl Row {
+impl TemplateRow {
     /// The statement that writes this row.
     pub(super) fn insert_sql(&self) -> String {
         let places: Vec<String> = (1..=self.columns.len()).map(|place| format!("?{place}")).collect();
@@ -123,7 +123,7 @@ fn run_column(columns: &[String]) -> &'static str {
 }
 
 /// Every row of every table that names the run, the older versions first.
-fn read_rows(connection: &Connection, run: RunId) -> Result<Vec<Row>> {
+fn read_rows(connection: &Connection, run: RunId) -> Result<Vec<TemplateRow>> {
     let mut tables =
         connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")?;
     let tables: Vec<String> = tables.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
@@ -137,7 +137,13 @@ fn read_rows(connection: &Connection, run: RunId) -> Result<Vec<Row>> {
         while let Some(row) = found.next()? {
             let values: Vec<Value> = (0..columns.len()).map(|at| row.get(at)).collect::<Result<_, _>>()?;
             if values[run_at] == Value::Blob(run.as_u128().to_be_bytes().to_vec()) {
-                rows.push(Row { table: table.clone(), columns: columns.clone(), values, run_at, key_at });
+                rows.push(TemplateRow {
+                    table: table.clone(),
+                    columns: columns.clone(),
+                    values,
+                    run_at,
+                    key_at,
+                });
             }
         }
     }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::histogram::Histogram;
 use super::load::KeySeries;
-use super::node::{Done, NodeOptions, Work, work_together};
+use super::node::{NodeOptions, NodeResult, NodeTask, work_together};
 use super::place::BenchStore;
 use super::report::Report;
 use super::{Options, progress};
@@ -35,7 +35,7 @@ pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Rep
         1 => 0,
         _ if !place.is_postgres() => bail!("several nodes share one database; use --store postgres://…"),
         _ => {
-            let work = Work::Starts;
+            let work = NodeTask::Starts;
             let (store, series) = (place.url().to_string(), fastrand::u64(..));
             let each = NodeOptions {
                 work,
@@ -108,14 +108,14 @@ pub(super) async fn start_all(
     options: &NodeOptions,
     series: &Arc<KeySeries>,
     ready: impl Future<Output = Result<()>>,
-) -> Result<Done> {
+) -> Result<NodeResult> {
     engine.register(WORKFLOW, |_: Ctx, number: u64| async move { Ok::<_, Failure>(number) })?;
     ready.await?;
     let began = Instant::now();
     let bar = ProgressBar::hidden();
     let asking = StartLoad { engine: engine.clone(), series: series.clone(), keys: options.runs, bar };
     let answers = asking.one_by_one(options.runs, options.concurrency).await?;
-    Ok(Done { runs: answers.new.count(), seconds: began.elapsed().as_secs_f64() })
+    Ok(NodeResult { runs: answers.new.count(), seconds: began.elapsed().as_secs_f64() })
 }
 
 /// Durations of starts that created a run and of starts that found one.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use hapax::EngineOptions;
 
-use super::baseline::{Baseline, Form};
+use super::baseline::{Baseline, StatementForm};
 use super::ceiling::Ceiling;
 use super::histogram::{Histogram, median};
 use super::load::{KeySeries, Load, WORKFLOW, drive, take_steps, warm_up};
@@ -43,9 +43,9 @@ pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Rep
             bare.push(load.runs as f64 / took.as_secs_f64());
         }
         if let Some(baseline) = &baseline {
-            let took = baseline.round(load, &keys, Form::Transaction).await?;
+            let took = baseline.round(load, &keys, StatementForm::Transaction).await?;
             plain.push(load.runs as f64 / took.as_secs_f64());
-            let took = baseline.round(load, &keys, Form::OneStatement).await?;
+            let took = baseline.round(load, &keys, StatementForm::OneStatement).await?;
             terse.push(load.runs as f64 / took.as_secs_f64());
         }
     }

@@ -31,7 +31,7 @@ pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Rep
     register(&many.engine)?;
     let bar = progress::bar("waiting", runs);
     // Fixed costs of an engine are not counted.
-    let mut waiting = Crowd::with_capacity(runs);
+    let mut waiting = WaitingRuns::with_capacity(runs);
     waiting.grow(&many.engine, FEW.min(runs), concurrency, &bar).await?;
     // A file has room for a small crowd beside it; in a server's database the small crowd is measured before it grows.
     let among_few = match place.is_postgres() {
@@ -94,7 +94,7 @@ fn register(engine: &Engine) -> Result<()> {
 /// Wakes one run at a time, in turn among few and among many, so that both see the same machine.
 async fn time_wakes(
     many: &Opened,
-    mut waiting: Crowd,
+    mut waiting: WaitingRuns,
     place: &BenchStore,
     concurrency: u32,
 ) -> Result<(Histogram, Histogram)> {
@@ -103,7 +103,7 @@ async fn time_wakes(
     let few = Opened::open(&url, evicting()).await?;
     register(&few.engine)?;
     let hidden = ProgressBar::hidden();
-    let mut some = Crowd::with_capacity(FEW);
+    let mut some = WaitingRuns::with_capacity(FEW);
     some.grow(&few.engine, FEW, concurrency, &hidden).await?;
     let (mut among_few, mut among_many) = (Histogram::new(), Histogram::new());
     let bar = progress::bar("waking", WAKES as u64);
@@ -118,7 +118,7 @@ async fn time_wakes(
 }
 
 /// Wakes one run at a time.
-async fn time_wakes_here(opened: &Opened, waiting: &mut Crowd) -> Result<Histogram> {
+async fn time_wakes_here(opened: &Opened, waiting: &mut WaitingRuns) -> Result<Histogram> {
     let mut times = Histogram::new();
     for _ in 0..WAKES {
         times.record(waiting.wake_one(&opened.engine).await?);
@@ -127,17 +127,17 @@ async fn time_wakes_here(opened: &Opened, waiting: &mut Crowd) -> Result<Histogr
 }
 
 /// Waiting runs, and how many of them wait for a promise.
-struct Crowd {
+struct WaitingRuns {
     len: u64,
     for_promise: VecDeque<RunId>,
 }
 
-impl Crowd {
+impl WaitingRuns {
     /// Room for all is taken beforehand, so that it is not mistaken for the engine's.
-    fn with_capacity(runs: u64) -> Crowd {
+    fn with_capacity(runs: u64) -> WaitingRuns {
         let mut for_promise = VecDeque::from(vec![RunId::from_u128(1); runs as usize]);
         for_promise.clear();
-        Crowd { len: 0, for_promise }
+        WaitingRuns { len: 0, for_promise }
     }
 
     fn len(&self) -> u64 {

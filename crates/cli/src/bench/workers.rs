@@ -122,7 +122,7 @@ struct Worker {
     free: u32,
 }
 
-/// What a message says, as far as this worker needs it.
+/// Parts of a message that this worker reads.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Message {

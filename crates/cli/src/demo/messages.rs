@@ -63,6 +63,6 @@ pub(super) struct Call {
 
 /// A provider's answer: the number of what it did, the same for every call under one key.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Done {
+pub(super) struct ProviderAnswer {
     pub(super) reference: String,
 }

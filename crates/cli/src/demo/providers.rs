@@ -6,7 +6,7 @@ use hapax::{Attempt, Failure, Result};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-use super::messages::{Call, Done, Effect};
+use super::messages::{Call, Effect, ProviderAnswer};
 use super::order::Order;
 
 /// Where the providers are.
@@ -44,7 +44,7 @@ impl Providers {
         if BufReader::new(stream).read_line(&mut answer).await? == 0 {
             return Err(Failure::unknown("the provider hung up"));
         }
-        let done: Done = serde_json::from_str(&answer)?;
+        let done: ProviderAnswer = serde_json::from_str(&answer)?;
         Ok(done.reference)
     }
 }

@@ -9,10 +9,10 @@ use anyhow::{Result, bail};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::STARTS_PER_ORDER;
-use super::board::Board;
+use super::effect_counts::EffectCounts;
+use super::live_table::LiveTable;
 use super::messages::{Audit, Report, Request};
 use super::order::Order;
-use super::tally::Tally;
 use super::worker_process::WorkerProcess;
 use super::world::World;
 
@@ -29,7 +29,7 @@ pub(super) struct Shop {
     folder: PathBuf,
     world: Arc<World>,
     worker: WorkerProcess,
-    board: Board,
+    board: LiveTable,
     began: Instant,
     /// Starts yet to be fired, the next first.
     to_fire: VecDeque<(Instant, u32)>,
@@ -41,13 +41,13 @@ pub(super) struct Shop {
     recovered: HashSet<u32>,
     crashes_left: u32,
     life: Duration,
-    crash: Crash,
-    tally: Tally,
+    crash: CrashPlan,
+    tally: EffectCounts,
 }
 
 /// When the worker is killed next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Crash {
+enum CrashPlan {
     Never,
     At(Instant),
     /// As soon as a provider has done something and the worker does not know it yet.
@@ -64,7 +64,7 @@ impl Shop {
             folder: folder.to_path_buf(),
             world,
             worker,
-            board: Board::new(),
+            board: LiveTable::new(),
             began,
             to_fire: plan_starts(began, orders, trading_for / orders),
             unanswered: BTreeMap::new(),
@@ -73,13 +73,13 @@ impl Shop {
             recovered: HashSet::new(),
             crashes_left: crashes,
             life: trading_for / (crashes + 1),
-            crash: Crash::Never,
-            tally: Tally { orders: u64::from(orders), ..Tally::default() },
+            crash: CrashPlan::Never,
+            tally: EffectCounts { orders: u64::from(orders), ..EffectCounts::default() },
         })
     }
 
     /// Takes all orders through all crashes, and gives the final figures.
-    pub(super) async fn trade(&mut self) -> Result<Tally> {
+    pub(super) async fn trade(&mut self) -> Result<EffectCounts> {
         let mut redraw = interval(REDRAW_EVERY);
         redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !self.is_done() {
@@ -101,8 +101,8 @@ impl Shop {
         let next_start = self.to_fire.front().map(|(at, _)| *at);
         let far = Instant::now() + Duration::from_secs(3600);
         let kill_at = match self.crash {
-            Crash::At(at) => at,
-            Crash::Never | Crash::AtNextCall => far,
+            CrashPlan::At(at) => at,
+            CrashPlan::Never | CrashPlan::AtNextCall => far,
         };
         tokio::select! {
             report = self.worker.next_report() => match report? {
@@ -111,7 +111,7 @@ impl Shop {
             },
             () = sleep_until(next_start.unwrap_or(far)) => self.fire_next().await,
             () = sleep_until(kill_at) => self.kill_time().await,
-            () = self.world.next_call(), if self.crash == Crash::AtNextCall => self.kill().await,
+            () = self.world.next_call(), if self.crash == CrashPlan::AtNextCall => self.kill().await,
             _ = redraw.tick() => {
                 self.refresh();
                 self.board.show(&self.tally);
@@ -174,10 +174,10 @@ impl Shop {
 
     fn plan_crash(&mut self) {
         self.crash = match self.crashes_left {
-            0 => Crash::Never,
+            0 => CrashPlan::Never,
             _ => {
                 let life = self.life.mul_f64(0.6 + 0.6 * fastrand::f64()).max(SHORTEST_LIFE);
-                Crash::At(Instant::now() + life)
+                CrashPlan::At(Instant::now() + life)
             }
         };
     }
@@ -187,7 +187,7 @@ impl Shop {
     async fn kill_time(&mut self) -> Result<()> {
         let is_idle = self.fired.is_subset(&self.finished);
         if self.crashes_left % 2 == 1 || is_idle {
-            self.crash = Crash::AtNextCall;
+            self.crash = CrashPlan::AtNextCall;
             return Ok(());
         }
         self.kill().await
@@ -196,7 +196,7 @@ impl Shop {
     async fn kill(&mut self) -> Result<()> {
         self.worker.kill().await?;
         self.crashes_left -= 1;
-        self.crash = Crash::Never;
+        self.crash = CrashPlan::Never;
         self.tally.crashes += 1;
         // Its messages before it died are true.
         while let Some(report) = self.worker.next_report().await? {

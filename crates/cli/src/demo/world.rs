@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-use super::messages::{Call, Done, Effect};
+use super::messages::{Call, Effect, ProviderAnswer};
 
 /// Delay of an answer. The effect happens before it, so a crash in between leaves it unrecorded.
 const ANSWER_AFTER_MS: std::ops::Range<u64> = 40..160;
@@ -119,7 +119,7 @@ async fn answer(mut stream: TcpStream, world: &World) -> Result<()> {
     let reference = world.ledger().carry_out(serde_json::from_str(&line)?);
     world.called.notify_waiters();
     tokio::time::sleep(Duration::from_millis(fastrand::u64(ANSWER_AFTER_MS))).await;
-    let mut answer = serde_json::to_vec(&Done { reference })?;
+    let mut answer = serde_json::to_vec(&ProviderAnswer { reference })?;
     answer.push(b'\n');
     Ok(stream.write_all(&answer).await?)
 }

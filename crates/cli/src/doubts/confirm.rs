@@ -5,9 +5,9 @@ use hapax_api::ConfirmRuling;
 
 use super::id::DoubtId;
 use crate::confirmation::confirm_at;
-use crate::exit_codes::Misused;
-use crate::output::for_people::plain;
+use crate::exit_codes::UsageError;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::plain;
 use crate::parsers::word;
 use crate::person::not_blank;
 use crate::request_options::KeyOptions;
@@ -31,7 +31,7 @@ pub(super) struct Options {
     /// The number that `hapax doubts` showed under `seen`.
     #[arg(long, value_name = "N")]
     seen: u64,
-    /// What you checked yourself, for the audit log.
+    /// Your own checks, for the audit log.
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]
     reason: String,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(super) struct Options {
 
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     let DoubtId::Step { run, step } = &options.id else {
-        return Err(Misused("only rulings on steps of runs are proposed and confirmed".into()).into());
+        return Err(UsageError("only rulings on steps of runs are proposed and confirmed".into()).into());
     };
     let what = format!("confirm what was proposed about {} of {run}", plain(step.as_str()));
     confirm_at(&server.name()?, &what, server).await?;

@@ -10,9 +10,9 @@ use serde::Serialize;
 use super::id::DoubtId;
 use crate::confirmation::confirm_at;
 use crate::effect_store::{self, StoreOptions, StoreOrServer};
-use crate::exit_codes::Misused;
-use crate::output::for_people::plain;
+use crate::exit_codes::UsageError;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::plain;
 use crate::parsers::json_or_file;
 use crate::person::{PersonRole, not_blank};
 use crate::request_options::KeyOptions;
@@ -68,7 +68,7 @@ pub(crate) struct Options {
     /// A second person who agrees; on a server, the role of the API key decides.
     #[arg(long, value_name = "NAME", value_parser = not_blank, requires = "store")]
     seconded_by: Option<String>,
-    /// Only propose it: it counts once somebody else confirms it. For steps, on a server.
+    /// Only propose it: it counts once another person confirms it. For steps, on a server.
     #[arg(long, conflicts_with = "store")]
     propose: bool,
     #[command(flatten)]
@@ -117,10 +117,10 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     })
 }
 
-/// Records what the caller would decide, for somebody else to confirm.
+/// Records the caller's proposal, for another person to confirm.
 async fn propose(options: &Options, server: &ServerOptions) -> Result<()> {
     let DoubtId::Step { run, step } = &options.id else {
-        return Err(Misused("only rulings on steps of runs are proposed and confirmed".into()).into());
+        return Err(UsageError("only rulings on steps of runs are proposed and confirmed".into()).into());
     };
     let asked = options.request();
     let client = server.connect()?;
@@ -168,7 +168,9 @@ async fn decide_in_store(options: &Options, store: &StoreOptions) -> Result<()> 
         None => serde_json::Value::Null,
     };
     let Some(by) = options.by.clone() else {
-        return Err(Misused("say who decides with --by NAME; no API key tells it for a store".into()).into());
+        return Err(
+            UsageError("say who decides with --by NAME; no API key tells it for a store".into()).into()
+        );
     };
     let role = match options.role {
         PersonRole::Operator => Role::Operator,
@@ -254,12 +256,12 @@ impl Options {
             }
             _ => return Ok(()),
         };
-        Err(Misused(refused.into()).into())
+        Err(UsageError(refused.into()).into())
     }
 
     /// The attempt of an operation that `--seen` names.
     fn attempt(&self) -> Result<u32> {
-        u32::try_from(self.seen).map_err(|_| Misused(format!("there is no attempt {}", self.seen)).into())
+        u32::try_from(self.seen).map_err(|_| UsageError(format!("there is no attempt {}", self.seen)).into())
     }
 
     /// Description of an effect that cannot be undone.

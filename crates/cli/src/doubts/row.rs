@@ -5,7 +5,7 @@ use hapax::{Doubt, Operation};
 use serde::Serialize;
 
 use super::id::DoubtId;
-use crate::output::for_people;
+use crate::output::tables;
 use crate::wire_text::{between, or_dash};
 
 /// Kind of a doubt.
@@ -145,8 +145,7 @@ pub(super) fn table(rows: &[DoubtRow]) -> String {
     if rows.is_empty() {
         return "no effect is in doubt\n".into();
     }
-    let mut table =
-        for_people::table(["id", "seen", "age", "attempts", "what", "why", "owner", "effect key"]);
+    let mut table = tables::table(["id", "seen", "age", "attempts", "what", "why", "owner", "effect key"]);
     for row in rows {
         let what = match (&row.entity, &row.workflow) {
             (Some(entity), _) => format!("{} of {entity}", row.step_id),
@@ -154,14 +153,14 @@ pub(super) fn table(rows: &[DoubtRow]) -> String {
             (None, None) => row.step_id.clone(),
         };
         table.add_row([
-            for_people::plain(&row.id),
+            tables::plain(&row.id),
             row.seen.to_string(),
-            for_people::span(std::time::Duration::from_millis(row.age_ms)),
+            tables::span(std::time::Duration::from_millis(row.age_ms)),
             row.attempts.to_string(),
-            for_people::plain(&what),
+            tables::plain(&what),
             or_dash(row.why.as_deref()),
             or_dash(row.owner.as_deref()),
-            for_people::plain(&row.effect_key),
+            tables::plain(&row.effect_key),
         ]);
     }
     format!("{table}\n")

@@ -3,9 +3,9 @@
 use anyhow::Result;
 use hapax_api::{CreateEntity, JsonObject};
 
-use super::Named;
-use crate::output::for_people::plain;
+use super::EntityArgument;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::plain;
 use crate::parsers::{object_or_file, word};
 use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
@@ -23,7 +23,7 @@ inserting a row there.";
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
     #[command(flatten)]
-    named: Named,
+    named: EntityArgument,
     /// The status it begins in.
     #[arg(long, value_parser = word)]
     status: String,

@@ -4,8 +4,8 @@ use anyhow::Result;
 use hapax_api::{Entity, RawJson};
 
 use crate::listing::LimitOptions;
-use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables;
 use crate::parsers::word;
 use crate::server_options::ServerOptions;
 
@@ -45,11 +45,11 @@ fn table(found: &[Entity]) -> String {
     if found.is_empty() {
         return "there are no such entities\n".into();
     }
-    let mut table = for_people::table(["id", "status", "version", "changed", "data"]);
+    let mut table = tables::table(["id", "status", "version", "changed", "data"]);
     for entity in found {
         table.add_row([
-            for_people::plain(&entity.id),
-            for_people::plain(&entity.status),
+            tables::plain(&entity.id),
+            tables::plain(&entity.status),
             entity.version.to_string(),
             entity.updated_at.clone(),
             shortened(&entity.data),
@@ -59,7 +59,7 @@ fn table(found: &[Entity]) -> String {
 }
 
 fn shortened(data: &RawJson) -> String {
-    let text = for_people::without_commands(data.text()).replace('\n', " ");
+    let text = tables::without_commands(data.text()).replace('\n', " ");
     match text.chars().count() > SHOWN_CHARS {
         true => text.chars().take(SHOWN_CHARS).chain(['…']).collect(),
         false => text,

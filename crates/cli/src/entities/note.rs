@@ -3,10 +3,10 @@
 use anyhow::Result;
 use hapax_api::{AddEntityNote, JournalEntry};
 
-use super::Named;
+use super::EntityArgument;
 use crate::listing::LimitOptions;
-use crate::output::for_people::{self, plain};
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::{self, plain};
 use crate::person::not_blank;
 use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
@@ -28,7 +28,7 @@ Examples:
 #[command(after_help = NOTE_EXAMPLES)]
 pub(super) struct NoteOptions {
     #[command(flatten)]
-    named: Named,
+    named: EntityArgument,
     /// Text of the note.
     #[arg(value_parser = not_blank)]
     text: String,
@@ -45,7 +45,7 @@ pub(super) struct NoteOptions {
 #[command(after_help = NOTES_EXAMPLES)]
 pub(super) struct NotesOptions {
     #[command(flatten)]
-    named: Named,
+    named: EntityArgument,
     #[command(flatten)]
     limit: LimitOptions,
     #[command(flatten)]
@@ -72,7 +72,7 @@ fn table(notes: &[JournalEntry]) -> String {
     if notes.is_empty() {
         return "there are no notes\n".into();
     }
-    let mut table = for_people::table(["when", "who", "what", "operation", "note"]);
+    let mut table = tables::table(["when", "who", "what", "operation", "note"]);
     for note in notes {
         table.add_row([
             note.at.clone(),

@@ -4,9 +4,9 @@ use anyhow::Result;
 use hapax_api::{AllowedAction, Entity, EntityDetail, PendingOperation};
 use std::fmt::Write;
 
-use super::Named;
-use crate::output::for_people::{self, plain, without_commands};
+use super::EntityArgument;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::{self, plain, without_commands};
 use crate::parsers::word;
 use crate::server_options::ServerOptions;
 use crate::wire_text::or_dash;
@@ -21,7 +21,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
     #[command(flatten)]
-    named: Named,
+    named: EntityArgument,
     /// Requester, where steps differ by requester.
     #[arg(long, value_parser = word)]
     requester: Option<String>,
@@ -55,7 +55,7 @@ fn sheet(found: &EntityDetail) -> String {
 /// The operation in the way, with its age.
 fn told(pending: &PendingOperation) -> String {
     let PendingOperation { id, step_key: step, status, age, .. } = pending;
-    let age = for_people::span(age.0);
+    let age = tables::span(age.0);
     format!("{id} ({}, {}) for {age}", plain(step), status.as_str())
 }
 
@@ -63,7 +63,7 @@ fn table(actions: &[AllowedAction]) -> String {
     if actions.is_empty() {
         return "there is no step for this requester\n".into();
     }
-    let mut table = for_people::table(["step", "to", "may be taken", "irreversible", "why not"]);
+    let mut table = tables::table(["step", "to", "may be taken", "irreversible", "why not"]);
     for action in actions {
         table.add_row([
             plain(&action.step_key),

@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::Result;
 use hapax_api::{JsonObject, OperationStatus, OverrideStep, TakeStep, TakenStep};
 
-use super::Named;
+use super::EntityArgument;
 use crate::confirmation::confirm;
-use crate::exit_codes::NotYet;
-use crate::output::for_people::{plain, without_commands};
+use crate::exit_codes::NotFinished;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::{plain, without_commands};
 use crate::parsers::{object_or_file, seconds, wait_time, word};
 use crate::person::not_blank;
 use crate::request_options::KeyOptions;
@@ -37,7 +37,7 @@ kept in the audit log (`hapax audit`).";
 #[derive(Debug, clap::Args)]
 struct StepArguments {
     #[command(flatten)]
-    named: Named,
+    named: EntityArgument,
     /// The step.
     #[arg(value_parser = word)]
     step: String,
@@ -108,7 +108,7 @@ fn show(taken: &TakenStep, shape: &ShapeOptions) -> Result<()> {
     match taken.operation.status {
         OperationStatus::Pending => {
             let id = &taken.operation.id;
-            Err(NotYet(format!(
+            Err(NotFinished(format!(
                 "{id} is in progress; `hapax entities operations show {id}` shows its status"
             ))
             .into())

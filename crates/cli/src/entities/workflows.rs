@@ -3,10 +3,12 @@
 use anyhow::Result;
 use hapax_api::{ClaimCover, DiagramFormat, EntityWorkflow, EntityWorkflowSummary};
 
+use crate::confirmation::confirm;
 use crate::listing::LimitOptions;
 use crate::output::shape::ShapeOptions;
-use crate::output::{for_people, print};
+use crate::output::{print, tables};
 use crate::parsers::word;
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
 use crate::wire_text::or_dash;
 
@@ -15,6 +17,7 @@ Examples:
   hapax apply invoice.yaml
   hapax entities workflows list
   hapax entities workflows show invoices --mermaid
+  hapax entities workflows delete invoices --reason 'moved to another workspace'
 
 `hapax validate FILE` looks for errors without a server. A status that claims lead into needs a module with a janitor on the
 server (`modules`); a document that names another is refused with 6.";
@@ -39,6 +42,26 @@ enum Command {
                       hapax entities workflows show invoices --svg > invoices.svg"
     )]
     Show(ShowOptions),
+    /// Delete an entity workflow without open operations. Its entities stay.
+    #[command(
+        after_help = "Examples:\n  hapax entities workflows delete invoices --reason 'moved to another workspace' --yes\n\n\
+                      Entities take steps again once a workflow for their type is applied."
+    )]
+    Delete(DeleteOptions),
+}
+
+#[derive(Debug, clap::Args)]
+struct DeleteOptions {
+    /// Name of the workflow.
+    #[arg(value_parser = word)]
+    name: String,
+    /// Reason, for the audit log.
+    #[arg(long, value_name = "TEXT", value_parser = word)]
+    reason: Option<String>,
+    #[command(flatten)]
+    key: KeyOptions,
+    #[command(flatten)]
+    shape: ShapeOptions,
 }
 
 #[derive(Debug, clap::Args)]
@@ -78,7 +101,13 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         Command::Show(ShowOptions { name, svg, .. }) => {
             let format = if svg { DiagramFormat::Svg } else { DiagramFormat::Mermaid };
             let drawn = server.connect()?.draw_entity_workflow(&name, format).await?;
-            print(&format!("{}\n", for_people::without_commands(drawn.trim_end())))
+            print(&format!("{}\n", tables::without_commands(drawn.trim_end())))
+        }
+        Command::Delete(DeleteOptions { name, reason, key, shape }) => {
+            confirm(&format!("delete the entity workflow {}", tables::plain(&name)), server).await?;
+            let client = server.connect()?;
+            let deleted = client.delete_entity_workflow(&name, reason.as_deref(), key.options()).await?;
+            shape.show(&deleted, || format!("{} is deleted\n", tables::plain(&name)))
         }
     }
 }
@@ -88,7 +117,7 @@ fn table(found: &[EntityWorkflowSummary]) -> String {
         return "there are no entity workflows\n".into();
     }
     let mut table =
-        for_people::table(["name", "entity", "module", "table", "version", "claims into", "description"]);
+        tables::table(["name", "entity", "module", "table", "version", "claims into", "description"]);
     for workflow in found {
         let claims: Vec<&str> = workflow.claims.iter().map(|claim| claim.claim_into.as_str()).collect();
         table.add_row([
@@ -122,7 +151,7 @@ fn sheet(workflow: &EntityWorkflow) -> String {
     format!(
         "name     {name}\nentity   {entity}\nmodule   {module}\ntable    {}\nversion  {version}\nmade     {created_at}\nchanged  {changed_at}\n{claims}\n{}\n",
         or_dash(table.as_deref()),
-        for_people::without_commands(&document)
+        tables::without_commands(&document)
     )
 }
 

@@ -8,7 +8,7 @@ use hapax_api::{LedgerClass, LedgerEntry, StepStatus};
 
 use super::{Options, Printer, Row, table};
 use crate::listing::each_page;
-use crate::output::for_people::plain;
+use crate::output::tables::plain;
 use crate::server_options::ServerOptions;
 use crate::wire_text::spelled;
 

@@ -5,7 +5,7 @@ use hapax_api::Problem;
 use hapax_api::client::ClientError;
 use serde_json::Value;
 
-use super::for_people::plain;
+use super::tables::plain;
 use crate::server_options::Origin;
 
 /// Where a command sent its requests to and took its key from.

@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::for_people::without_commands;
 use super::print;
+use super::tables::without_commands;
 
 /// A form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

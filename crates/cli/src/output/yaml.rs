@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::for_people::without_commands;
+use super::tables::without_commands;
 
 /// Words that YAML, in one of its versions, takes for something else than a text.
 const RESERVED: &[&str] = &["null", "true", "false", "yes", "no", "on", "off", "y", "n"];

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use hapax_api::{CreatePromise, RawJson};
 
-use super::sheet::sheet;
+use super::promise_table::sheet;
 use crate::output::shape::ShapeOptions;
 use crate::parsers::{duration, json, seconds, word};
 use crate::request_options::KeyOptions;

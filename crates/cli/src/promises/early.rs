@@ -3,10 +3,10 @@
 use anyhow::Result;
 use hapax_api::EarlySettlement;
 
-use super::sheet::json;
+use super::promise_table::json;
 use crate::listing::LimitOptions;
-use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables;
 use crate::server_options::ServerOptions;
 use crate::wire_text::spelled;
 
@@ -36,12 +36,12 @@ fn table(found: &[EarlySettlement]) -> String {
     if found.is_empty() {
         return "no settlement waits for its promise\n".into();
     }
-    let mut table = for_people::table(["key", "status", "came", "kept until", "value or failure"]);
+    let mut table = tables::table(["key", "status", "came", "kept until", "value or failure"]);
     for early in found {
-        let failure = early.failure.as_ref().map(|failure| for_people::plain(&failure.message));
+        let failure = early.failure.as_ref().map(|failure| tables::plain(&failure.message));
         let said = early.value.as_ref().map(json).or(failure);
         table.add_row([
-            for_people::plain(&early.idempotency_key),
+            tables::plain(&early.idempotency_key),
             spelled(&early.status),
             early.received_at.clone(),
             early.expires_at.clone(),

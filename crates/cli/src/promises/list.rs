@@ -5,8 +5,8 @@ use hapax_api::client::PromiseFilter;
 use hapax_api::{Promise, PromiseStatus};
 
 use crate::listing::LimitOptions;
-use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables;
 use crate::parsers::word;
 use crate::server_options::ServerOptions;
 use crate::wire_text::{or_dash, spelled};
@@ -52,12 +52,11 @@ fn table(promises: &[Promise]) -> String {
     if promises.is_empty() {
         return "there are no such promises\n".into();
     }
-    let mut table =
-        for_people::table(["promise", "status", "key", "made", "times out", "settled", "failure"]);
+    let mut table = tables::table(["promise", "status", "key", "made", "times out", "settled", "failure"]);
     for promise in promises {
         let failure = promise.failure.as_ref().map(|failure| failure.message.as_str());
         table.add_row([
-            for_people::plain(&promise.id),
+            tables::plain(&promise.id),
             spelled(&promise.status),
             or_dash(promise.idempotency_key.as_deref()),
             promise.created_at.clone(),

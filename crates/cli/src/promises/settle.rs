@@ -5,8 +5,8 @@ use hapax_api::client::Settled;
 use hapax_api::{RawJson, RejectPromise, ResolvePromise};
 
 use super::promise;
-use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::plain;
 use crate::parsers::{json, word};
 use crate::person::not_blank;
 use crate::request_options::KeyOptions;

@@ -6,8 +6,8 @@ use anyhow::Result;
 use hapax_api::PromiseStatus;
 
 use super::promise;
-use super::sheet::sheet;
-use crate::exit_codes::NotYet;
+use super::promise_table::sheet;
+use crate::exit_codes::NotFinished;
 use crate::output::shape::ShapeOptions;
 use crate::parsers::{seconds, wait_time};
 use crate::server_options::ServerOptions;
@@ -38,7 +38,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     let found = server.connect()?.get_promise(&options.named, wait).await?;
     options.shape.show(&found, || sheet(&found))?;
     match !wait.is_zero() && found.status == PromiseStatus::Pending {
-        true => Err(NotYet(format!("{} is not settled yet", options.named)).into()),
+        true => Err(NotFinished(format!("{} is not settled yet", options.named)).into()),
         false => Ok(()),
     }
 }

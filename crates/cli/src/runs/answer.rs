@@ -3,8 +3,8 @@
 use anyhow::Result;
 use hapax_api::{AnswerApproval, JsonObject};
 
-use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::plain;
 use crate::parsers::{object, word};
 use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;

@@ -4,8 +4,8 @@ use anyhow::Result;
 use hapax_api::RunEvent;
 
 use crate::listing::LimitOptions;
-use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables;
 use crate::parsers::word;
 use crate::server_options::ServerOptions;
 use crate::wire_text::{or_dash, spelled};
@@ -36,7 +36,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
 }
 
 fn table(events: &[RunEvent]) -> String {
-    let mut table = for_people::table(["version", "at", "what", "fence", "note"]);
+    let mut table = tables::table(["version", "at", "what", "fence", "note"]);
     for event in events {
         table.add_row([
             event.version.to_string(),

@@ -6,8 +6,8 @@ use hapax_api::{Run, RunStatus};
 use jiff::Timestamp;
 
 use crate::listing::{LimitOptions, each_page};
-use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables;
 use crate::parsers::{duration, word};
 use crate::server_options::ServerOptions;
 use crate::wire_text::{or_dash, spelled};
@@ -112,13 +112,13 @@ fn table(runs: &[Run]) -> String {
         return "there are no such runs\n".into();
     }
     let mut table =
-        for_people::table(["run", "status", "workflow", "key", "subject", "changed", "needs", "failure"]);
+        tables::table(["run", "status", "workflow", "key", "subject", "changed", "needs", "failure"]);
     for run in runs {
         let failure = run.failure.as_ref().map(|failure| failure.message.as_str());
         table.add_row([
             run.id.clone(),
             spelled(&run.status),
-            for_people::plain(&run.workflow),
+            tables::plain(&run.workflow),
             or_dash(run.idempotency_key.as_deref()),
             or_dash(run.subject.as_deref()),
             run.changed_at.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio::time::Instant;
 
-use crate::exit_codes::NotYet;
+use crate::exit_codes::NotFinished;
 use crate::limits::MAX_WAIT_AT_ONCE;
 use crate::output::{print, shape};
 use crate::parsers::duration;
@@ -52,7 +52,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
                 anyhow::bail!("{} has no output, it is {status}: {message}", result.run_id);
             }
             (None, None) if wait.is_zero() || Instant::now() >= give_up_at => {
-                return Err(NotYet(format!(
+                return Err(NotFinished(format!(
                     "{} has not ended, it is {status}; give --wait to wait for it",
                     result.run_id
                 ))

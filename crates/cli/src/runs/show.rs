@@ -6,8 +6,8 @@ use anyhow::Result;
 use hapax_api::{RawJson, Run, RunDetail};
 
 use super::timeline::Timeline;
-use crate::output::for_people::{plain, without_commands};
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::{plain, without_commands};
 use crate::parsers::word;
 use crate::server_options::ServerOptions;
 use crate::wire_text::spelled;
@@ -33,7 +33,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     options.shape.show(&detail, || sheet(&detail, jiff::Timestamp::now()))
 }
 
-fn sheet(detail: &RunDetail, now: jiff::Timestamp) -> String {
+pub(super) fn sheet(detail: &RunDetail, now: jiff::Timestamp) -> String {
     let run = &detail.run;
     let mut text = String::new();
     for (name, value) in facts(run) {

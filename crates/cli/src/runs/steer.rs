@@ -5,8 +5,8 @@ use hapax_api::client::RequestOptions;
 use hapax_api::{CancelRun, PlannedEffect, RetryPlan, RetryRun, Run, SteerRun};
 
 use crate::confirmation::confirm;
-use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::plain;
 use crate::parsers::word;
 use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hapax_api::{Run, RunStatus, Step, StepStatus};
 use jiff::Timestamp;
 
-use crate::output::for_people::plain;
+use crate::output::tables::plain;
 use crate::wire_text::{between, short_span, spelled};
 
 const BAR_CHARS: usize = 30;

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::timeline::Timeline;
 use crate::limits::MAX_LIVE_STEPS;
-use crate::output::for_people::plain;
 use crate::output::shape::{Shape, ShapeOptions};
+use crate::output::tables::plain;
 use crate::output::{is_watched, print};
 use crate::parsers::word;
 use crate::server_options::ServerOptions;
@@ -59,7 +59,7 @@ pub(crate) async fn watch(client: &Client, run: &str, shape: &ShapeOptions) -> R
     let is_live = shape.shape() == Shape::Table && is_watched();
     let mut timeline = Timeline::of(&client.get_run(run).await?.run);
     let mut follower = client.follow_run(run)?;
-    let board = is_live.then(Board::new);
+    let board = is_live.then(LiveTimeline::new);
     let mut redraw = tokio::time::interval(REDRAW);
     loop {
         // Cutting `next` short would lose a half-read event, so it is kept while the board is drawn.
@@ -186,12 +186,12 @@ fn status_after(kind: EventKind) -> Option<RunStatus> {
 }
 
 /// The live timeline on standard error, drawn over itself.
-struct Board(ProgressBar);
+struct LiveTimeline(ProgressBar);
 
-impl Board {
+impl LiveTimeline {
     fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        Board(bar.with_style(ProgressStyle::with_template("{msg}").expect("a valid literal")))
+        LiveTimeline(bar.with_style(ProgressStyle::with_template("{msg}").expect("a valid literal")))
     }
 
     fn draw(&self, timeline: &Timeline) {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Result;
-use hapax_outgoing::{Outgoing, Place, Rules};
+use hapax_outgoing::{DestinationPattern, Outgoing, Rules};
 use hapax_server::egress_policy::EgressPolicy;
 
 use super::settings::Settings;
@@ -36,7 +36,7 @@ async fn close_database(rules: &mut Rules, store: &str) {
             rules.denied_addresses.extend(found);
         }
         if host.parse::<IpAddr>().is_err()
-            && let Ok(place) = format!("{host}:{port}").parse::<Place>()
+            && let Ok(place) = format!("{host}:{port}").parse::<DestinationPattern>()
         {
             rules.deny.push(place);
         }

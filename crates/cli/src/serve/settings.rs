@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use hapax::model::{Name, TableRef, WorkspaceId};
 use hapax::{EngineOptions, NodeIdentity};
 use hapax_documents::Span;
-use hapax_outgoing::{Place, Rules};
+use hapax_outgoing::{DestinationPattern, Rules};
 use hapax_server::body_budget::BodyBudget;
 use hapax_server::http_idempotency::Policy;
 use hapax_server::http_idempotency::limits::{MAX_HOLD, MIN_HOLD};
@@ -150,10 +150,10 @@ pub(crate) struct ServeOptions {
     /// File with the identity providers that people sign in with, and the rules that give them roles.
     #[arg(long, value_name = "FILE", env = "HAPAX_IDENTITY_PROVIDERS")]
     pub(crate) identity_providers: Option<PathBuf>,
-    /// Longest life of a new credential; every new one must then say when it ends. They may last for ever if absent.
+    /// Longest life of a new credential; every new one must then have an end. Without it, credentials may have none.
     #[arg(long, value_name = "SPAN", env = "HAPAX_CREDENTIAL_LIFETIME")]
     pub(crate) credential_lifetime: Option<String>,
-    /// Have two people, one of them a manager, stand behind every ruling on a doubt of a run that cannot be taken back, even if a manager rules.
+    /// Require two people, one of them a manager, for every irreversible ruling on a doubt of a run, even if a manager rules.
     #[arg(long, env = "HAPAX_FOUR_EYES", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) four_eyes: Option<bool>,
     /// Serve the console, pages for people, beside the API [default: true].
@@ -216,7 +216,7 @@ pub(crate) struct Settings {
     pub(crate) behind_proxy: bool,
     pub(crate) proxies: Proxies,
     pub(crate) rules: Rules,
-    pub(crate) workspace_allow: BTreeMap<WorkspaceId, Vec<Place>>,
+    pub(crate) workspace_allow: BTreeMap<WorkspaceId, Vec<DestinationPattern>>,
     pub(crate) identity_file: Option<PathBuf>,
     /// Taken from `identity_file` before the store is opened.
     pub(crate) identity: Option<&'static NodeIdentity>,
@@ -274,8 +274,10 @@ impl Settings {
             tls_cert.is_some() == tls_key.is_some(),
             "tls-cert and tls-key go together; give both or neither"
         );
-        let places = |name: &str, texts: Option<Vec<String>>| -> Result<Vec<Place>> {
-            let read = |text: String| text.parse::<Place>().with_context(|| format!("{name}: {text:?}"));
+        let places = |name: &str, texts: Option<Vec<String>>| -> Result<Vec<DestinationPattern>> {
+            let read = |text: String| {
+                text.parse::<DestinationPattern>().with_context(|| format!("{name}: {text:?}"))
+            };
             texts.unwrap_or_default().into_iter().map(read).collect()
         };
         let rules = Rules {
@@ -524,8 +526,8 @@ fn action_origins(texts: &[String]) -> Result<ActionOrigins> {
 }
 
 /// Places as people open them to one workspace: `acme:10.8.0.0/16`, `acme:billing.internal:8443`.
-fn workspace_places(texts: &[String]) -> Result<BTreeMap<WorkspaceId, Vec<Place>>> {
-    let mut places: BTreeMap<WorkspaceId, Vec<Place>> = BTreeMap::new();
+fn workspace_places(texts: &[String]) -> Result<BTreeMap<WorkspaceId, Vec<DestinationPattern>>> {
+    let mut places: BTreeMap<WorkspaceId, Vec<DestinationPattern>> = BTreeMap::new();
     for text in texts {
         let Some((workspace, place)) = text.split_once(':') else {
             bail!("workspace-allow: {text:?} is not WORKSPACE:PLACE, such as acme:10.8.0.0/16");

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::assemble::{Assembly, assemble};
-use super::bound::BoundListeners;
+use super::listeners::BoundListeners;
 use super::settings::Settings;
 use crate::limits::{FIRST_STORE_PAUSE, LONGEST_STORE_PAUSE, WAITING_DRAIN};
 use crate::output;

@@ -5,10 +5,10 @@ use hapax_api::client::DeliveryFilter;
 use hapax_api::{DeliveryStatus, DiscardWebhooks, RedeliverWebhook, RedeliverWebhooks, WebhookDelivery};
 
 use crate::confirmation::confirm;
-use crate::exit_codes::Misused;
+use crate::exit_codes::UsageError;
 use crate::listing::LimitOptions;
 use crate::output::shape::ShapeOptions;
-use crate::output::{for_people, say};
+use crate::output::{say, tables};
 use crate::parsers::word;
 use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
@@ -124,7 +124,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         }
         Command::Redeliver(options) => redeliver(options, server).await,
         Command::Discard(DiscardOptions { subscription, limit, reason, by, key, shape }) => {
-            let what = format!("discard the dead webhooks of {}", for_people::plain(&subscription));
+            let what = format!("discard the dead webhooks of {}", tables::plain(&subscription));
             confirm(&what, server).await?;
             let asked = DiscardWebhooks { subscription_id: subscription, limit, reason, by };
             let gone = server.connect()?.discard_webhooks(&asked, key.options()).await?.items;
@@ -141,9 +141,10 @@ async fn redeliver(options: RedeliverOptions, server: &ServerOptions) -> Result<
         return shape.show(&due, || format!("{} is due again for {}\n", due.id, due.subscription_id));
     }
     let (Some(subscription), Some(status), Some(limit)) = (subscription, status, limit) else {
-        return Err(
-            Misused("name the delivery, or a --subscription with a --status and a --limit".into()).into()
-        );
+        return Err(UsageError(
+            "name the delivery, or a --subscription with a --status and a --limit".into(),
+        )
+        .into());
     };
     let asked = RedeliverWebhooks { subscription_id: subscription, status, limit, cursor, reason, by };
     let due = client.redeliver_webhooks(&asked, key.options()).await?;
@@ -155,14 +156,14 @@ async fn redeliver(options: RedeliverOptions, server: &ServerOptions) -> Result<
 
 fn table(found: &[WebhookDelivery]) -> String {
     let columns = ["id", "subscription", "event", "status", "at", "attempts", "last failure"];
-    let mut table = for_people::table(columns);
+    let mut table = tables::table(columns);
     for delivery in found {
         let at = [&delivery.next_attempt_at, &delivery.delivered_at, &delivery.given_up_at];
         let failure = delivery.failure.as_ref().map(|failure| failure.message.as_str());
         table.add_row([
             delivery.id.clone(),
             delivery.subscription_id.clone(),
-            for_people::plain(&delivery.event),
+            tables::plain(&delivery.event),
             delivery.status.as_str().into(),
             or_dash(at.into_iter().flatten().next().map(String::as_str)),
             delivery.attempts.to_string(),

@@ -6,7 +6,7 @@ use hapax_api::{ReceivedStatus, ReceivedWebhook, ReceivedWebhookSummary, Reproce
 
 use crate::listing::LimitOptions;
 use crate::output::shape::ShapeOptions;
-use crate::output::{for_people, say};
+use crate::output::{say, tables};
 use crate::parsers::word;
 use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
@@ -39,15 +39,15 @@ enum Command {
     #[command(
         after_help = "Examples:\n  hapax webhooks events show stripe-payments evt_1 --json | jq -r .rawBody"
     )]
-    Show(OneOptions),
+    Show(EventOptions),
     /// Process one event again.
     #[command(after_help = "Examples:\n  hapax webhooks events reprocess stripe-payments evt_1")]
-    Reprocess(OneOptions),
+    Reprocess(EventOptions),
     /// Process the newest events of a status again, oldest first.
     #[command(
         after_help = "Examples:\n  hapax webhooks events reprocess-many --status failed --source stripe-payments --limit 20\n\nIf there are earlier ones, the output names the --cursor to continue with."
     )]
-    ReprocessMany(ManyOptions),
+    ReprocessMany(EventListOptions),
 }
 
 #[derive(Debug, clap::Args)]
@@ -65,7 +65,7 @@ struct ListOptions {
 }
 
 #[derive(Debug, clap::Args)]
-struct OneOptions {
+struct EventOptions {
     /// The source's name.
     #[arg(value_parser = word)]
     source: String,
@@ -79,7 +79,7 @@ struct OneOptions {
 }
 
 #[derive(Debug, clap::Args)]
-struct ManyOptions {
+struct EventListOptions {
     /// Only of this source.
     #[arg(long, value_name = "NAME", value_parser = word)]
     source: Option<String>,
@@ -111,15 +111,15 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             let found = limit.read(async |paging| client.list_received(&filter, &paging).await).await?;
             shape.show_all(&found, || table(&found))
         }
-        Command::Show(OneOptions { source, event, shape, .. }) => {
+        Command::Show(EventOptions { source, event, shape, .. }) => {
             let found = client.get_received(&source, &event).await?;
             shape.show(&found, || sheet(&found))
         }
-        Command::Reprocess(OneOptions { source, event, key, shape }) => {
+        Command::Reprocess(EventOptions { source, event, key, shape }) => {
             let found = client.reprocess_received(&source, &event, key.options()).await?;
             shape.show(&found, || table(std::slice::from_ref(&found)))
         }
-        Command::ReprocessMany(ManyOptions { source, status, limit, cursor, key, shape }) => {
+        Command::ReprocessMany(EventListOptions { source, status, limit, cursor, key, shape }) => {
             let asked = ReprocessWebhooks { source, status, limit, cursor };
             let done = client.reprocess_many_received(&asked, key.options()).await?;
             if let Some(next) = done.next_cursor {
@@ -134,17 +134,16 @@ fn table(found: &[ReceivedWebhookSummary]) -> String {
     if found.is_empty() {
         return "there are no such events\n".into();
     }
-    let mut table =
-        for_people::table(["source", "event", "status", "received", "again", "attempts", "outcome"]);
+    let mut table = tables::table(["source", "event", "status", "received", "again", "attempts", "outcome"]);
     for event in found {
         table.add_row([
             event.source.clone(),
-            for_people::plain(&event.event_id),
+            tables::plain(&event.event_id),
             spelled(&event.status),
             event.received_at.clone(),
             event.duplicates.to_string(),
             event.attempts.to_string(),
-            for_people::plain(&outcome(event)),
+            tables::plain(&outcome(event)),
         ]);
     }
     format!("{table}\n")
@@ -165,7 +164,7 @@ fn sheet(event: &ReceivedWebhook) -> String {
     format!(
         "{}\n{}\n{}\n",
         table(std::slice::from_ref(&event.summary)),
-        for_people::without_commands(&headers),
-        for_people::without_commands(&event.raw_body)
+        tables::without_commands(&headers),
+        tables::without_commands(&event.raw_body)
     )
 }

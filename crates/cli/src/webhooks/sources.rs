@@ -5,8 +5,8 @@ use hapax_api::{ActivationStatus, ChangeWebhookSource, WebhookSource, WebhookSou
 
 use crate::confirmation::confirm;
 use crate::listing::LimitOptions;
-use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::output::tables;
 use crate::parsers::word;
 use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
@@ -112,7 +112,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             shape.show(&steered, || format!("webhooks of {} are rejected\n", steered.summary.name))
         }
         Command::Delete(SteerOptions { name, reason, key, shape }) => {
-            confirm(&format!("end the source {}", for_people::plain(&name)), server).await?;
+            confirm(&format!("end the source {}", tables::plain(&name)), server).await?;
             let steered = server.connect()?.delete_source(&name, reason.as_deref(), key.options()).await?;
             shape.show(&steered, || format!("{} is deleted\n", steered.summary.name))
         }
@@ -123,7 +123,7 @@ fn table(found: &[WebhookSourceSummary]) -> String {
     if found.is_empty() {
         return "there are no webhook sources\n".into();
     }
-    let mut table = for_people::table(["name", "scheme", "status", "version", "path", "description"]);
+    let mut table = tables::table(["name", "scheme", "status", "version", "path", "description"]);
     for source in found {
         table.add_row([
             source.name.clone(),
@@ -145,6 +145,6 @@ fn sheet(source: &WebhookSource) -> String {
         "id       {id}\nname     {name}\npath     {path}\nstatus   {}\nreason   {}\nversion  {version}\nmade     {created_at}\nchanged  {changed_at}\n\n{}\n",
         spelled(&source.summary.status),
         or_dash(source.summary.reason.as_deref()),
-        for_people::without_commands(&document)
+        tables::without_commands(&document)
     )
 }

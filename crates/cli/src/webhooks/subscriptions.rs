@@ -11,7 +11,7 @@ use hapax_api::{
 use crate::confirmation::confirm;
 use crate::listing::LimitOptions;
 use crate::output::shape::{Shape, ShapeOptions};
-use crate::output::{for_people, say};
+use crate::output::{say, tables};
 use crate::parsers::{duration, word};
 use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
@@ -191,13 +191,13 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             shape.show(&steered, || format!("{} receives nothing until it is enabled\n", steered.id))
         }
         Command::Rotate(RotateOptions { id, overlap, shape }) => {
-            let what = format!("give {} a new secret, so that the old one ends", for_people::plain(&id));
+            let what = format!("give {} a new secret, so that the old one ends", tables::plain(&id));
             confirm(&what, server).await?;
             let asked = RotateSubscription { overlap: overlap.map(Into::into) };
             show_once(&server.connect()?.rotate_subscription(&id, &asked).await?, &shape)
         }
         Command::Delete(SteerOptions { id, reason, key, shape }) => {
-            confirm(&format!("end {} for good", for_people::plain(&id)), server).await?;
+            confirm(&format!("end {} for good", tables::plain(&id)), server).await?;
             let steered =
                 server.connect()?.delete_subscription(&id, reason.as_deref(), key.options()).await?;
             shape.show(&steered, || format!("{} is deleted\n", steered.id))
@@ -224,7 +224,7 @@ fn show_once(issued: &IssuedSubscription, shape: &ShapeOptions) -> Result<()> {
         format!(
             "id      {}\nurl     {}\n{what:<6}  {secret}\n",
             subscription.id,
-            for_people::plain(&subscription.url)
+            tables::plain(&subscription.url)
         )
     })
 }
@@ -244,8 +244,8 @@ fn events(subscription: &Subscription) -> String {
 fn lines(found: &Subscription) -> String {
     let rows = [
         ("id", found.id.clone()),
-        ("name", for_people::plain(&found.name)),
-        ("url", for_people::plain(&found.url)),
+        ("name", tables::plain(&found.name)),
+        ("url", tables::plain(&found.url)),
         ("events", events(found)),
         ("description", or_dash(found.description.as_deref())),
         ("public key", or_dash(found.public_key.as_deref())),
@@ -262,12 +262,12 @@ fn lines(found: &Subscription) -> String {
 }
 
 fn table(found: &[Subscription]) -> String {
-    let mut table = for_people::table(["id", "name", "url", "events", "status", "reason"]);
+    let mut table = tables::table(["id", "name", "url", "events", "status", "reason"]);
     for subscription in found {
         table.add_row([
             subscription.id.clone(),
-            for_people::plain(&subscription.name),
-            for_people::plain(&subscription.url),
+            tables::plain(&subscription.name),
+            tables::plain(&subscription.url),
             events(subscription),
             spelled(&subscription.status),
             or_dash(subscription.reason.as_deref()),

@@ -14,7 +14,11 @@ pub struct Block {
 pub enum Kind {
     Script {
         must_fail: bool,
+        /// True if the commands need the PostgreSQL server at `db.internal`.
+        needs_postgres: bool,
     },
+    /// One command that goes on until the page ends, such as a server.
+    Serves,
     Console(Vec<Command>),
     Output,
     NotRun {
@@ -61,8 +65,13 @@ fn read_kind(info: &str, line: usize, body: &[&str]) -> Result<Kind, String> {
         return Ok(Kind::File { name });
     }
     match (language, &words[1..]) {
-        ("sh", []) => Ok(Kind::Script { must_fail: false }),
-        ("sh", ["fails"]) => Ok(Kind::Script { must_fail: true }),
+        ("sh", []) => Ok(Kind::Script { must_fail: false, needs_postgres: false }),
+        ("sh", ["fails"]) => Ok(Kind::Script { must_fail: true, needs_postgres: false }),
+        ("sh", ["postgres"]) => Ok(Kind::Script { must_fail: false, needs_postgres: true }),
+        ("sh", ["serves"]) => match body {
+            [_] => Ok(Kind::Serves),
+            _ => Err(format!("{line}: a block that serves has one command")),
+        },
         ("console", []) => read_commands(line, body).map(Kind::Console),
         ("output", []) => Ok(Kind::Output),
         ("sh" | "bash" | "shell" | "console" | "output", _) => Err(format!("no block is called {info:?}")),

@@ -89,7 +89,7 @@ async fn a_retry_shows_what_it_would_do_and_repeats_only_what_is_named() {
     assert!(audit.contains("repeat_allowed") && audit.contains("the paper was empty"), "{audit}");
 }
 
-/// The same key gets the same response: a repeated request is not done twice.
+/// The same key gets the same response: a repeated request has no second effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_key_makes_a_second_command_the_first() {
     let server = TestServer::start().await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// What the provider was asked for, by effect key without the run.
+/// Requests to the provider, by effect key without the run.
 #[derive(Clone, Default)]
 pub struct Bank(Arc<Mutex<BTreeMap<String, Vec<String>>>>);
 

@@ -1,4 +1,4 @@
-//! What a program whose runs are on a server cannot do, and how it is told.
+//! Calls that a program with its runs on a server cannot make, and their errors.
 
 use hapax::sqlite::TransactionStep;
 use hapax::{Ctx, Error, Failure, Hapax, OpenError, Result, WorkflowOptions, hours};

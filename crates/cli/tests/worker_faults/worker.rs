@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// What the provider was asked to do, by effect key.
+/// Requests to the provider, by effect key.
 #[derive(Default)]
 pub struct Provider {
     counts: Mutex<BTreeMap<String, u32>>,
@@ -229,7 +229,7 @@ impl Worker {
         }
     }
 
-    /// The answer; nothing if the same is to be sent again.
+    /// The answer; nothing if the same request must be sent again.
     fn judge(&self, answer: Result<WorkerMessages, ClientError>) -> Result<Option<WorkerMessages>, End> {
         match answer {
             Ok(answer) => Ok(Some(answer)),
@@ -339,7 +339,7 @@ impl Worker {
     }
 }
 
-/// What the code does as its operation `op`.
+/// Operation `op` of the code.
 fn ask(op: u64) -> Value {
     let retry = json!({ "maxAttempts": 1000, "first": "10ms", "cap": "100ms" });
     match op {

@@ -3,7 +3,7 @@
 use hapax_engine::model::{IgnorePaths, KeyOnFailure};
 
 use super::{Decoder, Located};
-use crate::check::Known;
+use crate::check::DeclaredNames;
 use crate::fields;
 use crate::model::{Document, Fingerprint};
 use crate::node::Node;
@@ -11,7 +11,7 @@ use crate::problem::{Problems, excerpt};
 use crate::scope::EVERYWHERE;
 
 /// Decodes the document. Returns one exactly if there are no errors.
-pub(crate) fn decode(node: &Node, known: &Known, problems: &mut Problems) -> Option<Document> {
+pub(crate) fn decode(node: &Node, known: &DeclaredNames, problems: &mut Problems) -> Option<Document> {
     let mut decoder = Decoder::new(problems, known, EVERYWHERE);
     let document = decoder.document(&Located { path: String::new(), node });
     decoder.check_references();

@@ -9,7 +9,7 @@ use hapax_engine::model::{
 
 use super::entity_step::StepFound;
 use super::{Decoder, Located, find};
-use crate::check::Known;
+use crate::check::DeclaredNames;
 use crate::entity::{EntityDocument, VARIABLES};
 use crate::fields;
 use crate::limits::{MAX_ENTITY_STEPS, MAX_STATUSES};
@@ -17,7 +17,11 @@ use crate::node::{Kind, Node};
 use crate::problem::Problems;
 
 /// Decodes the document. Returns one exactly if there are no errors.
-pub(crate) fn decode_entity(node: &Node, known: &Known, problems: &mut Problems) -> Option<EntityDocument> {
+pub(crate) fn decode_entity(
+    node: &Node,
+    known: &DeclaredNames,
+    problems: &mut Problems,
+) -> Option<EntityDocument> {
     let mut decoder = Decoder::new(problems, known, VARIABLES);
     let found = decoder.entity(&Located { path: String::new(), node })?;
     let is_whole = !decoder.problems.has_errors();

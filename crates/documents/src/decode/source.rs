@@ -9,7 +9,7 @@ use http::HeaderName;
 
 use super::actions::expressions_of;
 use super::{Decoder, Fields, Located};
-use crate::check::Known;
+use crate::check::DeclaredNames;
 use crate::fields;
 use crate::limits::{MAX_POINTER_BYTES, MAX_SOURCE_EXPRESSIONS};
 use crate::node::Node;
@@ -18,7 +18,7 @@ use crate::source::{EventId, Source, VARIABLES};
 use crate::template::SECRET;
 
 /// Decodes the source. Returns one exactly if there are no errors.
-pub(crate) fn decode_source(node: &Node, known: &Known, problems: &mut Problems) -> Option<Source> {
+pub(crate) fn decode_source(node: &Node, known: &DeclaredNames, problems: &mut Problems) -> Option<Source> {
     let mut decoder = Decoder::new(problems, known, VARIABLES);
     let source = decoder.source(&Located { path: String::new(), node });
     source.filter(|_| !problems.has_errors())

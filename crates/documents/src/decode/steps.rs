@@ -2,7 +2,7 @@
 
 use hapax_engine::model::ClosePolicy;
 
-use super::{Decoder, Fields, Located, Named};
+use super::{DecodedStep, Decoder, Fields, Located};
 use crate::fields;
 use crate::limits::{MAX_BRANCHES, MAX_CONCURRENCY, MAX_ITEMS, MAX_STEP_NESTING, MAX_STEPS};
 use crate::model::{
@@ -86,7 +86,7 @@ impl Decoder<'_> {
     }
 
     fn claim_name(&mut self, name: &str, place: &Located<'_>) {
-        let named = Named { path: place.path.clone(), at: place.at(), loops: self.loops };
+        let named = DecodedStep { path: place.path.clone(), at: place.at(), loops: self.loops };
         if let Some(first) = self.names.get(name) {
             let message = format!("{name:?} is the name of the step at {} already", first.path);
             self.error(place, "duplicate_name", message);

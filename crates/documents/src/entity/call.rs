@@ -7,6 +7,7 @@ use hapax_engine::{Failure, Hold};
 use serde_json::{Value, json};
 
 use super::{ActionRequest, AfterEffect, EntityDocument, RunOf, StepAction, Validation};
+use crate::evaluation_slots::evaluate_fairly;
 use crate::host_services::{HttpAnswer, HttpCall, HttpFault, WorkspaceServices};
 use crate::limits::{DEFAULT_HTTP_TIMEOUT, HTTP_GRACE, MAX_REJECTION_CHARS};
 use crate::model::Probe;
@@ -14,7 +15,6 @@ use crate::run::excerpt::AnswerExcerpt;
 use crate::run::http::{ask_probe, failure_of, judge, prepare, span_of};
 use crate::scope::Scope;
 use crate::template::Template;
-use crate::turns::evaluate_fairly;
 
 /// Variables of the expressions of a step.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -6,7 +6,7 @@ use std::fmt;
 use hapax_engine::model::{Name, canonical_json};
 
 use super::EntityDocument;
-use crate::check::Known;
+use crate::check::DeclaredNames;
 use crate::decode::decode_entity;
 use crate::node::{Format, Kind, Node, read, text_of};
 use crate::problem::{Position, Problem, Problems, Severity};
@@ -55,7 +55,11 @@ impl fmt::Debug for CheckedEntity {
 
 /// Checks an entity workflow. Returns all errors and warnings if it has errors. The host checks whether a janitor
 /// covers its claims ([`hapax_engine::model::EntityWorkflow::find_uncovered`]).
-pub fn check_entity(text: &str, format: Format, known: &Known) -> Result<CheckedEntity, Vec<Problem>> {
+pub fn check_entity(
+    text: &str,
+    format: Format,
+    known: &DeclaredNames,
+) -> Result<CheckedEntity, Vec<Problem>> {
     let mut problems = Problems::default();
     let node = read(text, format, &mut problems);
     let document = node.as_ref().and_then(|node| decode_entity(node, known, &mut problems));
@@ -76,7 +80,7 @@ pub fn check_entity(text: &str, format: Format, known: &Known) -> Result<Checked
 pub fn check_entity_bytes(
     bytes: &[u8],
     format: Format,
-    known: &Known,
+    known: &DeclaredNames,
 ) -> Result<CheckedEntity, Vec<Problem>> {
     match text_of(bytes) {
         Ok(text) => check_entity(text, format, known),

@@ -32,7 +32,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
         non_finite_float_policy: NonFiniteFloatPolicy::Reject,
         with_snippet: false,
     };
-    match serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options) {
+    match serde_saphyr::from_str_with_options::<Spanned<RawValue>>(text, options) {
         Ok(raw) => {
             let mut values = 0;
             let node = node_of(raw, "", &mut values, problems);
@@ -74,31 +74,31 @@ fn place(location: serde_saphyr::Location) -> Option<Position> {
 }
 
 /// A value from the reader.
-enum Raw {
+enum RawValue {
     Null,
     Bool(bool),
     Number(serde_json::Number),
     Text(String),
-    List(Vec<Spanned<Raw>>),
-    Object(Vec<(String, Spanned<Raw>)>),
+    List(Vec<Spanned<RawValue>>),
+    Object(Vec<(String, Spanned<RawValue>)>),
 }
 
-fn node_of(raw: Spanned<Raw>, path: &str, values: &mut usize, problems: &mut Problems) -> Node {
+fn node_of(raw: Spanned<RawValue>, path: &str, values: &mut usize, problems: &mut Problems) -> Node {
     *values += 1;
     let at = place(raw.referenced);
     let kind = match raw.value {
-        Raw::Null => Kind::Null,
-        Raw::Bool(flag) => Kind::Bool(flag),
-        Raw::Number(number) => Kind::Number(number),
-        Raw::Text(text) => {
+        RawValue::Null => Kind::Null,
+        RawValue::Bool(flag) => Kind::Bool(flag),
+        RawValue::Number(number) => Kind::Number(number),
+        RawValue::Text(text) => {
             check_text(&text, path, at, problems);
             Kind::Text(text)
         }
-        Raw::List(items) => {
+        RawValue::List(items) => {
             let items = items.into_iter().enumerate();
             Kind::List(items.map(|(n, item)| node_of(item, &below(path, n), values, problems)).collect())
         }
-        Raw::Object(fields) => {
+        RawValue::Object(fields) => {
             let fields = fields.into_iter().map(|(key, value)| {
                 check_text(&key, path, at, problems);
                 let node = node_of(value, &below(path, excerpt(&key)), values, problems);
@@ -110,7 +110,7 @@ fn node_of(raw: Spanned<Raw>, path: &str, values: &mut usize, problems: &mut Pro
     Node { at, kind }
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for RawValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(RawVisitor)
     }
@@ -119,62 +119,62 @@ impl<'de> Deserialize<'de> for Raw {
 struct RawVisitor;
 
 impl<'de> Visitor<'de> for RawVisitor {
-    type Value = Raw;
+    type Value = RawValue;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a value that JSON has")
     }
 
-    fn visit_unit<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Null)
+    fn visit_unit<E>(self) -> Result<RawValue, E> {
+        Ok(RawValue::Null)
     }
 
-    fn visit_none<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Null)
+    fn visit_none<E>(self) -> Result<RawValue, E> {
+        Ok(RawValue::Null)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
-        Raw::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<RawValue, D::Error> {
+        RawValue::deserialize(deserializer)
     }
 
-    fn visit_bool<E>(self, flag: bool) -> Result<Raw, E> {
-        Ok(Raw::Bool(flag))
+    fn visit_bool<E>(self, flag: bool) -> Result<RawValue, E> {
+        Ok(RawValue::Bool(flag))
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<Raw, E> {
-        Ok(Raw::Number(number.into()))
+    fn visit_i64<E>(self, number: i64) -> Result<RawValue, E> {
+        Ok(RawValue::Number(number.into()))
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<Raw, E> {
-        Ok(Raw::Number(number.into()))
+    fn visit_u64<E>(self, number: u64) -> Result<RawValue, E> {
+        Ok(RawValue::Number(number.into()))
     }
 
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Raw, E> {
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<RawValue, E> {
         let number = serde_json::Number::from_f64(number);
-        number.map(Raw::Number).ok_or_else(|| E::custom("a number must be finite"))
+        number.map(RawValue::Number).ok_or_else(|| E::custom("a number must be finite"))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Raw, E> {
-        Ok(Raw::Text(text.to_string()))
+    fn visit_str<E>(self, text: &str) -> Result<RawValue, E> {
+        Ok(RawValue::Text(text.to_string()))
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Raw, E> {
-        Ok(Raw::Text(text))
+    fn visit_string<E>(self, text: String) -> Result<RawValue, E> {
+        Ok(RawValue::Text(text))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Raw, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<RawValue, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = seq.next_element()? {
             items.push(item);
         }
-        Ok(Raw::List(items))
+        Ok(RawValue::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawValue, A::Error> {
         let mut fields = Vec::new();
-        while let Some(field) = map.next_entry::<String, Spanned<Raw>>()? {
+        while let Some(field) = map.next_entry::<String, Spanned<RawValue>>()? {
             fields.push(field);
         }
-        Ok(Raw::Object(fields))
+        Ok(RawValue::Object(fields))
     }
 }

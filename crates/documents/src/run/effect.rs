@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::Runner;
 use super::http::span_of;
+use crate::evaluation_slots::evaluate_fairly;
 use crate::host_services::{HostServices, TaskCall};
 use crate::limits::HTTP_GRACE;
 use crate::model::{Effect, Step, Task, Undo};
 use crate::scope::Scope;
-use crate::turns::evaluate_fairly;
 
 impl<'a> Runner<'a> {
     pub(super) async fn task(self, step: &Step, task: &Task, scope: &Scope) -> Result<Value, Failure> {
@@ -69,7 +69,7 @@ impl<'a> Runner<'a> {
         }
         match &effect.compensate {
             Some(undo) => {
-                let undoing = Undoing {
+                let undoing = UndoRecord {
                     undo: Arc::new((**undo).clone()),
                     services: self.services.clone(),
                     workspace: self.ctx.workspace().clone(),
@@ -116,7 +116,7 @@ pub(super) fn mapped<const N: usize>(
 
 /// Everything needed to undo an effect later, without the code that made it.
 #[derive(Clone)]
-struct Undoing {
+struct UndoRecord {
     undo: Arc<Undo>,
     services: Arc<HostServices>,
     workspace: WorkspaceId,
@@ -124,7 +124,7 @@ struct Undoing {
     step: Arc<str>,
 }
 
-impl Undoing {
+impl UndoRecord {
     async fn run(self, attempt: Attempt, output: Value) -> Result<(), Failure> {
         let mut scope = (*self.scope).clone();
         scope.complete(&self.step, output.clone())?;

@@ -13,13 +13,13 @@ use super::Runner;
 use super::effect::{is_kept, mapped};
 use super::excerpt::{AnswerExcerpt, NOT_KEPT};
 use crate::decode::{KEY_HEADER, is_telling};
+use crate::evaluation_slots::evaluate_fairly;
 use crate::expression::Failed;
 use crate::host_services::{HttpAnswer, HttpCall, HttpFault, WorkspaceServices};
 use crate::limits::{DEFAULT_HTTP_TIMEOUT, HTTP_GRACE, MAX_RESPONSE_BYTES, MAX_RESPONSE_HEADER_BYTES};
 use crate::model::{Http, Probe, Request, Status, Step};
 use crate::scope::Scope;
 use crate::span::Span;
-use crate::turns::evaluate_fairly;
 
 const SUCCESS: &[Status] = &[Status::Class(2)];
 /// Statuses after which a retry may succeed. The key prevents a second effect.

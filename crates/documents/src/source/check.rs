@@ -5,7 +5,7 @@ use std::fmt;
 use hapax_engine::model::canonical_json;
 
 use super::Source;
-use crate::check::Known;
+use crate::check::DeclaredNames;
 use crate::decode::decode_source;
 use crate::node::{Format, read, text_of};
 use crate::problem::{Problem, Problems};
@@ -43,7 +43,11 @@ impl fmt::Debug for CheckedSource {
 }
 
 /// Checks a source. Returns all errors and warnings if it has errors.
-pub fn check_source(text: &str, format: Format, known: &Known) -> Result<CheckedSource, Vec<Problem>> {
+pub fn check_source(
+    text: &str,
+    format: Format,
+    known: &DeclaredNames,
+) -> Result<CheckedSource, Vec<Problem>> {
     let mut problems = Problems::default();
     let source =
         read(text, format, &mut problems).and_then(|node| decode_source(&node, known, &mut problems));
@@ -63,7 +67,7 @@ pub fn check_source(text: &str, format: Format, known: &Known) -> Result<Checked
 pub fn check_source_bytes(
     bytes: &[u8],
     format: Format,
-    known: &Known,
+    known: &DeclaredNames,
 ) -> Result<CheckedSource, Vec<Problem>> {
     match text_of(bytes) {
         Ok(text) => check_source(text, format, known),

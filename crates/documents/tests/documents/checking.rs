@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use hapax_documents::limits::{MAX_DOCUMENT_BYTES, MAX_STEP_NESTING, MAX_STEPS};
-use hapax_documents::{Checked, Format, JudgeAddress, Known, Problem, Severity, check, check_bytes};
+use hapax_documents::{Checked, DeclaredNames, Format, JudgeAddress, Problem, Severity, check, check_bytes};
 use serde_json::{Value, json};
 
-fn known() -> Known {
+fn known() -> DeclaredNames {
     let names = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect::<BTreeSet<_>>());
-    Known { tasks: names(&["t"]), workflows: names(&["w"]), secrets: names(&["s"]), addresses: None }
+    DeclaredNames { tasks: names(&["t"]), workflows: names(&["w"]), secrets: names(&["s"]), addresses: None }
 }
 
 fn judge(text: &str) -> Result<Checked, Vec<Problem>> {
@@ -536,7 +536,7 @@ fn a_forbidden_address_is_reported_wherever_it_is() {
         true => Err(format!("{url} is ours")),
         false => Ok(()),
     });
-    let known = Known { addresses: Some(judge), ..known() };
+    let known = DeclaredNames { addresses: Some(judge), ..known() };
     let told = |text: &str| match check(text, Format::Any, &known) {
         Ok(_) => Vec::new(),
         Err(problems) => problems.iter().map(|found| format!("{} at {}", found.code, found.path)).collect(),

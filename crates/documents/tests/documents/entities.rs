@@ -7,8 +7,8 @@ use crate::support::World;
 use hapax_documents::entity::{Ended, HTTP_TARGET, PlannedAfterEffect, Rejection, WORKFLOW_TARGET};
 use hapax_documents::limits::{MAX_ENTITY_STEPS, MAX_REQUESTERS, MAX_STATUSES};
 use hapax_documents::{
-    CheckedEntity, EntityCall, EntityDocument, Format, HostServices, HttpAnswer, HttpFault, Known, Problem,
-    WorkspaceServices, check_entity, check_entity_bytes, entity_schema, is_entity,
+    CheckedEntity, DeclaredNames, EntityCall, EntityDocument, Format, HostServices, HttpAnswer, HttpFault,
+    Problem, WorkspaceServices, check_entity, check_entity_bytes, entity_schema, is_entity,
 };
 use hapax_engine::model::{Action, FailureClass, Name, OperationEnd, RevertRule, WorkspaceId};
 use proptest::prelude::*;
@@ -24,9 +24,9 @@ fn own(services: &HostServices) -> WorkspaceServices<'_> {
     services.of(&ACME)
 }
 
-fn known() -> Known {
+fn known() -> DeclaredNames {
     let names = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect::<BTreeSet<_>>());
-    Known { tasks: None, workflows: names(&["w"]), secrets: names(&["s"]), addresses: None }
+    DeclaredNames { tasks: None, workflows: names(&["w"]), secrets: names(&["s"]), addresses: None }
 }
 
 fn judge(text: &str) -> Result<CheckedEntity, Vec<Problem>> {
@@ -540,7 +540,7 @@ fn every_example_is_valid_without_warnings() {
         let file = file.unwrap();
         let text = std::fs::read_to_string(file.path()).unwrap();
         assert!(is_entity(text.as_bytes()));
-        let checked = check_entity(&text, Format::Any, &Known::default())
+        let checked = check_entity(&text, Format::Any, &DeclaredNames::default())
             .unwrap_or_else(|problems| panic!("{:?}: {problems:#?}", file.path()));
         assert!(checked.warnings().is_empty(), "{:?}: {:#?}", file.path(), checked.warnings());
         let workflow = checked.document().workflow();
@@ -574,7 +574,7 @@ fn call(input: Value) -> EntityCall {
 fn example(file: &str) -> EntityDocument {
     let path = format!("{}/examples/entities/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
-    check_entity(&text, Format::Any, &Known::default()).unwrap().document().clone()
+    check_entity(&text, Format::Any, &DeclaredNames::default()).unwrap().document().clone()
 }
 
 /// CONTRACT 6: `probe.settle` says when a "did not happen" counts.
@@ -593,7 +593,7 @@ fn a_probe_says_how_long_a_doubt_must_stand_before_a_denial_counts() {
                 "action": { "http": { "method": "POST", "url": "https://bank.example/refunds", "timeout": timeout } },
             }],
         });
-        let checked = check_entity(&document.to_string(), Format::Any, &Known::default()).unwrap();
+        let checked = check_entity(&document.to_string(), Format::Any, &DeclaredNames::default()).unwrap();
         checked.document().probe_settle("send", None).unwrap().as_secs()
     };
     assert_eq!(with(Some("3m"), "10s"), 180);

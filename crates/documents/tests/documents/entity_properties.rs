@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use hapax_documents::{CheckedEntity, Format, Known, Problem, Severity, check_entity};
+use hapax_documents::{CheckedEntity, DeclaredNames, Format, Problem, Severity, check_entity};
 use hapax_engine::Failure;
 use hapax_engine::model::{
     BeginFacts, BeginOperation, BeginOperationOutcome, Entity, EntityId, EntityRef, EntityWorkflow,
@@ -23,7 +23,7 @@ fn name(text: &str) -> Name {
 }
 
 fn check(document: &Value) -> Result<CheckedEntity, Vec<Problem>> {
-    check_entity(&document.to_string(), Format::Json, &Known::default())
+    check_entity(&document.to_string(), Format::Json, &DeclaredNames::default())
 }
 
 /// How a generated step is claimed.

@@ -7,7 +7,7 @@ use hapax_documents::limits::MAX_EVENT_BYTES;
 use hapax_documents::source::{
     Event, Filtered, Outcome, Planned, PlannedSettlement, PlannedTarget, Reading, Unreadable, visible_headers,
 };
-use hapax_documents::{Format, Known, Source, check_source};
+use hapax_documents::{DeclaredNames, Format, Source, check_source};
 use hapax_webhooks::Verifier;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 fn example(name: &str) -> Source {
     let path = format!("{}/examples/sources/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
-    let checked = check_source(&text, Format::Any, &Known::default())
+    let checked = check_source(&text, Format::Any, &DeclaredNames::default())
         .unwrap_or_else(|found| panic!("{name}: {found:#?}"));
     assert!(checked.warnings().is_empty(), "{name}: {:#?}", checked.warnings());
-    let again = check_source(checked.canonical(), Format::Json, &Known::default()).unwrap();
+    let again = check_source(checked.canonical(), Format::Json, &DeclaredNames::default()).unwrap();
     assert_eq!(again.canonical(), checked.canonical(), "{name}");
     checked.source().clone()
 }
@@ -33,7 +33,7 @@ fn source(more: Value) -> Source {
         "actions": [{ "start": { "workflow": "w", "input": { "b": "{{ body }}" } } }],
     });
     source.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    check_source(&source.to_string(), Format::Json, &Known::default()).unwrap().source().clone()
+    check_source(&source.to_string(), Format::Json, &DeclaredNames::default()).unwrap().source().clone()
 }
 
 fn headers(pairs: &[(&str, &str)]) -> HeaderMap {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{Running, World, answer};
-use hapax_documents::{Checked, Format, HostServices, Known, TaskCall, approval_signal, check, register};
+use hapax_documents::{
+    Checked, DeclaredNames, Format, HostServices, TaskCall, approval_signal, check, register,
+};
 use hapax_engine::model::{RunId, RunStatus};
 use hapax_engine::testing::{CrashEverywhere, TestEnvironment};
 use hapax_engine::{Engine, Error, Failure};
@@ -13,7 +15,7 @@ use serde_json::{Value, json};
 fn example(name: &str) -> Arc<Checked> {
     let path = format!("{}/examples/{name}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
-    let checked = check(&text, Format::Any, &Known::default())
+    let checked = check(&text, Format::Any, &DeclaredNames::default())
         .unwrap_or_else(|problems| panic!("{name}: {problems:#?}"));
     assert!(checked.warnings().is_empty(), "{name}: {:#?}", checked.warnings());
     Arc::new(checked)

@@ -5,7 +5,7 @@ use crate::support::{World, checked};
 use hapax_documents::limits::{
     MAX_INPUT_PROBLEMS, MAX_INPUT_SCHEMA_BYTES, MAX_INPUT_SCHEMA_DEPTH, MAX_INPUT_SCHEMA_SCHEMAS,
 };
-use hapax_documents::{Checked, Format, Known, Problem, check, register};
+use hapax_documents::{Checked, DeclaredNames, Format, Problem, check, register};
 use hapax_engine::Error;
 use hapax_engine::model::{RunStatus, StepStatus};
 use hapax_engine::runtime::InputProblem;
@@ -19,7 +19,7 @@ fn document(version: u32, input: Value) -> String {
 }
 
 fn judge(input: Value) -> Result<Checked, Vec<Problem>> {
-    check(&document(1, input), Format::Json, &Known::default())
+    check(&document(1, input), Format::Json, &DeclaredNames::default())
 }
 
 /// All problems as `code at path`.

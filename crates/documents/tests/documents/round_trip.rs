@@ -1,7 +1,7 @@
 //! Random documents: a checked document, written in canonical form and checked again, is the same document. No text
 //! makes the checks panic.
 
-use hapax_documents::{Format, Known, check};
+use hapax_documents::{DeclaredNames, Format, check};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -228,23 +228,23 @@ proptest! {
     #[test]
     fn a_document_is_the_same_in_its_canonical_form(document in document()) {
         let text = document.to_string();
-        let first = check(&text, Format::Json, &Known::default());
+        let first = check(&text, Format::Json, &DeclaredNames::default());
         let first = first.unwrap_or_else(|problems| panic!("{problems:#?}\n{text}"));
-        let second = check(first.canonical(), Format::Json, &Known::default()).unwrap();
+        let second = check(first.canonical(), Format::Json, &DeclaredNames::default()).unwrap();
         prop_assert_eq!(first.document(), second.document());
         prop_assert_eq!(first.canonical(), second.canonical());
         // JSON is also YAML.
-        let third = check(&text, Format::Yaml, &Known::default()).unwrap();
+        let third = check(&text, Format::Yaml, &DeclaredNames::default()).unwrap();
         prop_assert_eq!(first.document(), third.document());
     }
 
     #[test]
     fn no_text_makes_the_checks_panic(text in "\\PC{0,200}", json in template()) {
         for format in [Format::Any, Format::Json, Format::Yaml] {
-            let _ = check(&text, format, &Known::default());
-            let _ = check(&json.to_string(), format, &Known::default());
+            let _ = check(&text, format, &DeclaredNames::default());
+            let _ = check(&json.to_string(), format, &DeclaredNames::default());
             let wrapped = json!({ "name": text.clone(), "version": json.clone(), "steps": [json.clone(), { "type": "task", "when": text.clone(), "input": text.clone() }] });
-            let _ = check(&wrapped.to_string(), format, &Known::default());
+            let _ = check(&wrapped.to_string(), format, &DeclaredNames::default());
         }
     }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use hapax_documents::limits::{MAX_ACTIONS, MAX_SOURCE_EXPRESSIONS};
 use hapax_documents::{
-    CheckedSource, Format, Known, Problem, check_source, check_source_bytes, source_schema,
+    CheckedSource, DeclaredNames, Format, Problem, check_source, check_source_bytes, source_schema,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-fn known() -> Known {
+fn known() -> DeclaredNames {
     let names = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect::<BTreeSet<_>>());
-    Known { tasks: None, workflows: names(&["w"]), secrets: names(&["s", "s2"]), addresses: None }
+    DeclaredNames { tasks: None, workflows: names(&["w"]), secrets: names(&["s", "s2"]), addresses: None }
 }
 
 fn judge(text: &str) -> Result<CheckedSource, Vec<Problem>> {

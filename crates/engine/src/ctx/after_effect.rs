@@ -6,7 +6,7 @@ use super::{Ctx, Home, checked_name, invalid_failure, recorded_value};
 use crate::model::{
     EffectKey, Failure, OutboxMessage, OutboxState, Payload, StepKind, StepState, StepTransition,
 };
-use crate::remote::{Asked, AskedFor, RecordKind};
+use crate::remote::{OperationBody, OperationRequest, RecordKind};
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::StepLookup;
 
@@ -25,8 +25,11 @@ impl Ctx {
         let activation = match &self.home {
             Home::Engine(engine) => &*engine.activation,
             Home::Server(worker) => {
-                let what = Asked::AfterEffect { target: target.to_string(), body: payload };
-                return worker.ask(AskedFor::wait(RecordKind::AfterEffect, target, what)).value().await;
+                let what = OperationBody::AfterEffect { target: target.to_string(), body: payload };
+                return worker
+                    .ask(OperationRequest::wait(RecordKind::AfterEffect, target, what))
+                    .value()
+                    .await;
             }
         };
         let step = activation.next_id(&target);

@@ -11,7 +11,7 @@ use super::{Ctx, Home, StepFuture, checked_name, invalid_failure, recorded_outco
 use crate::model::{
     Failure, Promise, PromiseId, PromiseState, RunId, StepKind, StepState, StepTransition, Timestamp,
 };
-use crate::remote::{Asked, AskedFor, RecordKind};
+use crate::remote::{OperationBody, OperationRequest, RecordKind};
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::{Durability, ReplayState, StepLookup};
 
@@ -62,8 +62,8 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for PromiseWait<'a, T> {
                 Home::Engine(engine) => &*engine.activation,
                 Home::Server(worker) => {
                     let name = checked_name("step name", "promise")?;
-                    let what = Asked::AwaitPromise { id: self.id, timeout: self.timeout };
-                    return worker.ask(AskedFor::wait(RecordKind::Promise, name, what)).value().await;
+                    let what = OperationBody::AwaitPromise { id: self.id, timeout: self.timeout };
+                    return worker.ask(OperationRequest::wait(RecordKind::Promise, name, what)).value().await;
                 }
             };
             let step = activation.next_id(&checked_name("step name", "promise")?);

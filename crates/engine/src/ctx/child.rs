@@ -12,7 +12,7 @@ use crate::model::{
     ClosePolicy, Failure, Invalid, KeyRetention, NewRun, Parent, Payload, RunFacts, RunId, RunResult,
     StepKind, StepState, StepTransition, WorkflowSelector,
 };
-use crate::remote::{Asked, AskedFor, RecordKind};
+use crate::remote::{OperationBody, OperationRequest, RecordKind};
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::{ReplayState, StepLookup};
 
@@ -75,13 +75,13 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
             let activation = match &self.ctx.home {
                 Home::Engine(engine) => &*engine.activation,
                 Home::Server(worker) => {
-                    let what = Asked::Child {
+                    let what = OperationBody::Child {
                         workflow: self.workflow,
                         input: self.input.map_err(invalid_failure)?,
                         recorded_as: self.step,
                         on_close: self.on_close,
                     };
-                    return worker.ask(AskedFor::wait(RecordKind::Child, step, what)).value().await;
+                    return worker.ask(OperationRequest::wait(RecordKind::Child, step, what)).value().await;
                 }
             };
             let id = activation.next_id(&step);

@@ -378,18 +378,18 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> ClaimedStep<'a, 'c, T> {
         effect.record_start(activation, self.attempts, self.began);
         activation
             .queue([activation.journal_entry(&effect.id, JournalEvent::Claimed { attempt: self.attempts })]);
-        let mut cut_off = AttemptDropGuard { claimed: &*self, tracker, stage: Stage::Claimed };
+        let mut cut_off = AttemptDropGuard { claimed: &*self, tracker, stage: AttemptStage::Claimed };
         activation.gate_ignoring_stops().await;
         if activation.replay().is_stopped() {
             // The code did not run, and that is certain.
-            cut_off.stage = Stage::Left;
+            cut_off.stage = AttemptStage::Left;
             drop(cut_off);
             return Ok(Err(self.release_claim()));
         }
-        cut_off.stage = Stage::Begun;
+        cut_off.stage = AttemptStage::Begun;
         let attempt = Attempt::new(self.key.clone(), self.attempts, activation, &effect.id);
         let outcome = effect.attempt(activation, code, attempt, self.began).await;
-        cut_off.stage = Stage::Left;
+        cut_off.stage = AttemptStage::Left;
         drop(cut_off);
         drop(staying);
         let failure = match outcome {
@@ -757,7 +757,7 @@ fn abandoned() -> Failure {
 }
 
 /// Stage of an attempt.
-enum Stage {
+enum AttemptStage {
     Claimed,
     Begun,
     Left,
@@ -767,7 +767,7 @@ enum Stage {
 struct AttemptDropGuard<'b, 'a, 'c, T: Serialize + DeserializeOwned> {
     claimed: &'b ClaimedStep<'a, 'c, T>,
     tracker: &'b EffectTracker<'b>,
-    stage: Stage,
+    stage: AttemptStage,
 }
 
 impl<T: Serialize + DeserializeOwned> Drop for AttemptDropGuard<'_, '_, '_, T> {
@@ -778,16 +778,16 @@ impl<T: Serialize + DeserializeOwned> Drop for AttemptDropGuard<'_, '_, '_, T> {
             return;
         }
         match self.stage {
-            Stage::Claimed => {
+            AttemptStage::Claimed => {
                 let state = StepState::Cancelled { at: activation.now() };
                 activation.queue([effect.change(StepTransition::Withdraw, state, attempts, began)]);
             }
-            Stage::Begun => {
+            AttemptStage::Begun => {
                 let failure = Failure::unknown("it was dropped in the middle").with_code("cut_off");
                 self.claimed.doubt(activation.now(), failure);
                 self.tracker.set(Progress::InDoubt { attempts, began });
             }
-            Stage::Left => {}
+            AttemptStage::Left => {}
         }
     }
 }

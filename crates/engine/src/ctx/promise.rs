@@ -12,7 +12,7 @@ use crate::model::{
     Failure, IdempotencyKey, Invalid, Payload, Promise, PromiseId, PromiseKey, PromiseState, Settlement,
     StepId, StepKind, StepRecord, StepState, StepTransition, Timestamp,
 };
-use crate::remote::{Asked, AskedFor, Operation, RecordKind};
+use crate::remote::{Operation, OperationBody, OperationRequest, RecordKind};
 use crate::runtime::Activation;
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::{Durability, ReplayState, StepLookup};
@@ -107,8 +107,9 @@ impl<'a, T: DeserializeOwned + Send + 'a> PromiseBuilder<'a, T> {
             Home::Engine(engine) => &*engine.activation,
             Home::Server(worker) => {
                 let key_ttl = (self.keep_key_for != KEEP_PROMISE_KEY_FOR).then_some(self.keep_key_for);
-                let what = Asked::Promise { name: self.name, key: self.key, key_ttl, timeout: self.timeout };
-                let asked = AskedFor::wait(RecordKind::Promise, name, what);
+                let what =
+                    OperationBody::Promise { name: self.name, key: self.key, key_ttl, timeout: self.timeout };
+                let asked = OperationRequest::wait(RecordKind::Promise, name, what);
                 let operation = worker.ask(asked).not_awaited_yet();
                 let prefix = &worker.machine.facts.key_prefix;
                 let id = PromiseId::from_stored(&format!("{prefix}:{}", operation.id()));

@@ -1,4 +1,4 @@
-//! What code needs that runs a workflow elsewhere: the records to replay, and ways to give the run back.
+//! Support for code that runs a workflow elsewhere: the records to replay, and ways to give the run back.
 
 use std::sync::{Arc, Weak};
 
@@ -12,7 +12,7 @@ use crate::runtime::replay_state::Stop;
 pub struct RecordedStep {
     /// The record.
     pub record: StepRecord,
-    /// True if its outcome has a place in the order in which outcomes reach the code.
+    /// True if its outcome has a place in the order of outcomes.
     pub is_ordered: bool,
 }
 
@@ -94,7 +94,7 @@ pub enum DropReason {
 pub struct ReturnHandle(Weak<Activation>);
 
 impl ReturnHandle {
-    /// Gives the run back as soon as no attempt is under way: its lease is released, and whoever claims it next runs
+    /// Gives the run back as soon as no attempt is under way: its lease is released, and the next claim runs
     /// the code again from the top. Shields do not keep the run.
     pub fn give_back(&self) {
         let Some(activation) = self.0.upgrade() else { return };

@@ -12,7 +12,7 @@ use crate::runtime::replay_state::StepLookup;
 
 /// Recorded choice.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-struct Choice {
+struct RecordedChoice {
     /// Index of the branch that finished first.
     first: usize,
     /// Number of branches that had a turn. Branches after one that finishes at once never request anything,
@@ -42,7 +42,7 @@ impl Ctx {
         };
         let id = activation.next_id(&checked_name("step name", "select")?);
         let began = activation.now();
-        let recorded: Option<Choice> = match activation.look_up_step(&id, StepKind::Select) {
+        let recorded: Option<RecordedChoice> = match activation.look_up_step(&id, StepKind::Select) {
             StepLookup::Done(record) => Some(recorded_value(activation, id.as_str(), record.state)?),
             StepLookup::Cancelled => return activation.wait_as_cancelled().await,
             StepLookup::Open(_) | StepLookup::NotRecorded => None,
@@ -74,7 +74,7 @@ impl Ctx {
                     // The first branch to finish wins. Branches after it do not get this turn.
                     None => {
                         let polled = if is_first_turn { place + 1 } else { polled };
-                        return Poll::Ready((Choice { first: place, polled }, outcome));
+                        return Poll::Ready((RecordedChoice { first: place, polled }, outcome));
                     }
                     // In a replay every branch gets the turn, so that losing branches request their records.
                     Some(choice) if choice.first == place => ended = Some((choice, outcome)),
@@ -103,7 +103,7 @@ impl Ctx {
     }
 }
 
-/// Runs branches until one finishes. The order in which the server gives outcomes decides, so a replay makes the same
+/// Runs branches until one finishes. The server's order of outcomes decides, so a replay makes the same
 /// choice without a record of it.
 async fn select_remotely<T>(mut branches: Vec<Branch<'_, T>>) -> Result<(usize, T), Failure> {
     if branches.is_empty() {

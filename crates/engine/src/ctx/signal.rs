@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Ctx, Home, StepFuture, checked_name, decoded, recorded_outcome};
 use crate::model::{Failure, Signal, StepKind, StepState, StepTransition};
-use crate::remote::{Asked, AskedFor, RecordKind};
+use crate::remote::{OperationBody, OperationRequest, RecordKind};
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::{Durability, ReplayState, StepLookup};
 
@@ -58,9 +58,12 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for SignalBuilder<'a, T> {
             let activation = match &self.ctx.home {
                 Home::Engine(engine) => &*engine.activation,
                 Home::Server(worker) => {
-                    let what =
-                        Asked::Signal { name: self.name, recorded_as: self.step, timeout: self.timeout };
-                    return worker.ask(AskedFor::wait(RecordKind::Signal, step, what)).value().await;
+                    let what = OperationBody::Signal {
+                        name: self.name,
+                        recorded_as: self.step,
+                        timeout: self.timeout,
+                    };
+                    return worker.ask(OperationRequest::wait(RecordKind::Signal, step, what)).value().await;
                 }
             };
             let id = activation.next_id(&step);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Ctx, Home, checked_name, invalid_failure, recorded_outcome};
 use crate::limits::MAX_SPAN;
 use crate::model::{Failure, Invalid, Payload, StepKind, StepState, StepTransition, Timestamp};
-use crate::remote::{Asked, AskedFor, RecordKind, SleepEnd};
+use crate::remote::{OperationBody, OperationRequest, RecordKind, SleepEnd};
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::StepLookup;
 
@@ -41,8 +41,8 @@ impl Ctx {
         let activation = match &self.home {
             Home::Engine(engine) => &*engine.activation,
             Home::Server(worker) => {
-                let what = Asked::Sleep { name: name.map(str::to_owned), until };
-                return worker.ask(AskedFor::wait(RecordKind::Sleep, step, what)).value().await;
+                let what = OperationBody::Sleep { name: name.map(str::to_owned), until };
+                return worker.ask(OperationRequest::wait(RecordKind::Sleep, step, what)).value().await;
             }
         };
         let id = activation.next_id(&step);

@@ -16,18 +16,19 @@ use super::step::{Attempt, panic_failure};
 use crate::hold::Hold;
 use crate::model::{Failure, Name, Payload, ProbeAnswer};
 use crate::remote::{
-    Asked, AskedFor, AttemptKind, AttemptOrder, AttemptOutcome, RecordKind, StepRequest, WorkerCtx,
+    AttemptKind, AttemptOrder, AttemptOutcome, OperationBody, OperationRequest, RecordKind, StepRequest,
+    WorkerCtx,
 };
 
 /// An attempt under way.
-enum Making<'p, T, Fut> {
+enum AttemptInProgress<'p, T, Fut> {
     /// Its code is called once the right to the effect is checked.
     NotEntered(Attempt),
     Effect(Pin<Box<Fut>>),
     Probe(ProbeFuture<'p, T>),
 }
 
-/// Asks for a step and makes its attempts, until the server says what came of it.
+/// Asks for a step and makes its attempts, until the server sends its outcome.
 pub(super) async fn step_remotely<T, C, Fut, E>(
     worker: &WorkerCtx,
     name: Name,
@@ -44,10 +45,10 @@ where
 {
     let must_be_known = claim.is_some() || undo.is_some();
     let goes_on = claim.is_none();
-    let what = Asked::Step(request);
-    let mut operation = worker.ask(AskedFor { kind: RecordKind::Step, name, what, goes_on, undo });
+    let what = OperationBody::Step(request);
+    let mut operation = worker.ask(OperationRequest { kind: RecordKind::Step, name, what, goes_on, undo });
     let machine = &worker.machine;
-    let mut running: Option<(AttemptOrder, Making<'_, T, Fut>)> = None;
+    let mut running: Option<(AttemptOrder, AttemptInProgress<'_, T, Fut>)> = None;
     let (outcome, is_recorded) = poll_fn(|cx| {
         loop {
             if let Poll::Ready(outcome) = operation.poll_outcome(cx) {
@@ -59,7 +60,7 @@ where
             }
             if let Some(order) = order {
                 let attempt = attempt_of(&order, machine.hold.clone());
-                running = Some((order, Making::NotEntered(attempt)));
+                running = Some((order, AttemptInProgress::NotEntered(attempt)));
             }
             let Some((order, making)) = &mut running else { return Poll::Pending };
             if !machine.may_go_on(cx) {
@@ -82,7 +83,7 @@ where
 }
 
 fn poll_effect<T, C, Fut, E>(
-    making: &mut Making<'_, T, Fut>,
+    making: &mut AttemptInProgress<'_, T, Fut>,
     code: &mut C,
     must_be_known: bool,
     cx: &mut Context<'_>,
@@ -94,12 +95,12 @@ where
     T: Serialize,
 {
     let polled = catch_unwind(AssertUnwindSafe(|| {
-        if let Making::NotEntered(attempt) = making {
-            *making = Making::Effect(Box::pin(code(attempt.clone())));
+        if let AttemptInProgress::NotEntered(attempt) = making {
+            *making = AttemptInProgress::Effect(Box::pin(code(attempt.clone())));
         }
         match making {
-            Making::Effect(effect) => effect.as_mut().poll(cx),
-            Making::NotEntered(_) | Making::Probe(_) => Poll::Pending,
+            AttemptInProgress::Effect(effect) => effect.as_mut().poll(cx),
+            AttemptInProgress::NotEntered(_) | AttemptInProgress::Probe(_) => Poll::Pending,
         }
     }));
     let outcome = match polled {
@@ -120,20 +121,20 @@ where
 
 fn poll_probe<'p, T: Serialize, Fut>(
     order: &AttemptOrder,
-    making: &mut Making<'p, T, Fut>,
+    making: &mut AttemptInProgress<'p, T, Fut>,
     claim: Option<&Claim<'p, T>>,
     cx: &mut Context<'_>,
 ) -> Poll<AttemptOutcome> {
     let polled = catch_unwind(AssertUnwindSafe(|| {
-        if let Making::NotEntered(_) = making {
+        if let AttemptInProgress::NotEntered(_) = making {
             let Some(probe) = claim.and_then(|claim| claim.probe.as_ref()) else {
                 return Poll::Ready(Ok(ProbeAnswer::Unknown));
             };
-            *making = Making::Probe(probe(order.key.to_string()));
+            *making = AttemptInProgress::Probe(probe(order.key.to_string()));
         }
         match making {
-            Making::Probe(probe) => probe.as_mut().poll(cx),
-            Making::NotEntered(_) | Making::Effect(_) => Poll::Pending,
+            AttemptInProgress::Probe(probe) => probe.as_mut().poll(cx),
+            AttemptInProgress::NotEntered(_) | AttemptInProgress::Effect(_) => Poll::Pending,
         }
     }));
     let answer = match polled {

@@ -16,12 +16,12 @@ use crate::store::{Store, StoreError, StoreResult, StoredKey};
 
 /// Keys and subjects that runs claim to have.
 #[derive(Debug, Default)]
-pub(super) struct Named {
+pub(super) struct ClaimedKeys {
     runs: BTreeMap<RunId, (WorkspaceId, Option<IdempotencyKey>)>,
     subjects: BTreeMap<(WorkspaceId, Name, Subject), Vec<RunId>>,
 }
 
-impl Named {
+impl ClaimedKeys {
     pub(super) fn note(&mut self, head: &RunHead) {
         let facts = &head.facts;
         self.runs.insert(facts.id, (facts.workspace.clone(), facts.key.clone()));
@@ -82,7 +82,7 @@ fn check_end(snapshot: &Snapshot, now: Timestamp) -> Option<(u8, String)> {
 /// Checks every key, and the keys and subjects of all runs together.
 pub(super) async fn check_all(
     store: &dyn Store,
-    named: &Named,
+    named: &ClaimedKeys,
     workspaces: &mut BTreeSet<WorkspaceId>,
     released: &mut Released,
     report: &mut Report,
@@ -121,7 +121,7 @@ pub(super) async fn check_all(
 }
 
 /// Checks that a key names a run that has it. A key of a purged run is fine: it still prevents a second run.
-fn check_place(place: &StoredKey, run: RunId, named: &Named, report: &mut Report) {
+fn check_place(place: &StoredKey, run: RunId, named: &ClaimedKeys, report: &mut Report) {
     let Some((workspace, key)) = named.runs.get(&run) else { return };
     let invariant = match (*workspace == place.workspace, key.as_ref() == Some(&place.key)) {
         (false, _) => KEY_IN_WORKSPACE,

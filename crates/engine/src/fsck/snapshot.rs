@@ -29,7 +29,7 @@ pub(super) struct Snapshot {
 
 /// Result of reading a run.
 #[derive(Debug)]
-pub(super) enum Reading {
+pub(super) enum RunReading {
     Still(Box<Snapshot>),
     /// It changed each time.
     Moving,
@@ -37,9 +37,9 @@ pub(super) enum Reading {
     Gone,
 }
 
-pub(super) async fn read(store: &dyn Store, workspace: &WorkspaceId, run: RunId) -> StoreResult<Reading> {
+pub(super) async fn read(store: &dyn Store, workspace: &WorkspaceId, run: RunId) -> StoreResult<RunReading> {
     for _ in 0..TRIES {
-        let Some(log) = store.find_log(workspace, run).await? else { return Ok(Reading::Gone) };
+        let Some(log) = store.find_log(workspace, run).await? else { return Ok(RunReading::Gone) };
         let events = read_events(store, workspace, run).await?;
         let key = read_key(store, workspace, log.head.facts.key.as_ref()).await?;
         let waiting = log.steps.iter().filter(|step| step.state.status() == StepStatus::Waiting);
@@ -54,13 +54,13 @@ pub(super) async fn read(store: &dyn Store, workspace: &WorkspaceId, run: RunId)
             None => None,
         };
         let posts = outbox::read(store, workspace, &log).await?;
-        let Some(view) = store.find_run(workspace, run).await? else { return Ok(Reading::Gone) };
+        let Some(view) = store.find_run(workspace, run).await? else { return Ok(RunReading::Gone) };
         if stood_still(&log.head, &view.head) {
             let snapshot = Snapshot { view, log, events, key, children, parent, posts };
-            return Ok(Reading::Still(Box::new(snapshot)));
+            return Ok(RunReading::Still(Box::new(snapshot)));
         }
     }
-    Ok(Reading::Moving)
+    Ok(RunReading::Moving)
 }
 
 /// Every change to a run raises its version or its arrival count. Renewing a lease does not count.

@@ -2,7 +2,7 @@
 
 use std::ops::Bound::{Excluded, Unbounded};
 
-use super::state::{Row, State};
+use super::state::{RunRow, State};
 use crate::limits::MAX_PAGE;
 use crate::model::{
     IdempotencyKey, KeyKind, KeyRecord, KeyTarget, Promise, PromiseId, RunEvent, RunId, RunResult,
@@ -49,7 +49,7 @@ impl State {
         RunPage { runs, next }
     }
 
-    fn fits(&self, row: &Row, request: &ListRuns) -> bool {
+    fn fits(&self, row: &RunRow, request: &ListRuns) -> bool {
         let (id, workspace) = (row.head.id(), &row.head.facts.workspace);
         let mut steps: Vec<StepRecord> = Vec::new();
         if request.filter.needs_steps() {
@@ -102,6 +102,6 @@ impl State {
     }
 }
 
-fn view(row: &Row) -> RunView {
+fn view(row: &RunRow) -> RunView {
     RunView { head: row.head.clone(), input: row.input.clone(), result: row.result.clone() }
 }

@@ -14,7 +14,7 @@ use crate::store::{KeyRef, KeyUsage, SettleToken, StoredKey, TokenDigest};
 
 /// A run with the rows that belong only to it.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct RunRow {
     pub(super) head: RunHead,
     pub(super) input: Payload,
     pub(super) result: Option<RunResult>,
@@ -38,7 +38,7 @@ type Due = BTreeSet<(Priority, Timestamp, RunId)>;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    runs: BTreeMap<RunId, Row>,
+    runs: BTreeMap<RunId, RunRow>,
     keys: BTreeMap<StoredKey, KeyRecord>,
     promises: BTreeMap<(WorkspaceId, PromiseId), Promise>,
     /// Runs that wait for standalone promises. Index for settlements.
@@ -87,7 +87,7 @@ impl State {
             self.descendants.insert((parent.root, id));
         }
         self.index(&head);
-        let row = Row {
+        let row = RunRow {
             head,
             input,
             result: None,
@@ -181,20 +181,20 @@ impl State {
         }
     }
 
-    pub(super) fn row(&self, id: RunId) -> Option<&Row> {
+    pub(super) fn row(&self, id: RunId) -> Option<&RunRow> {
         self.runs.get(&id)
     }
 
-    pub(super) fn row_mut(&mut self, id: RunId) -> Option<&mut Row> {
+    pub(super) fn row_mut(&mut self, id: RunId) -> Option<&mut RunRow> {
         self.runs.get_mut(&id)
     }
 
     /// The run, if it belongs to the workspace.
-    pub(super) fn row_in(&self, workspace: &WorkspaceId, id: RunId) -> Option<&Row> {
+    pub(super) fn row_in(&self, workspace: &WorkspaceId, id: RunId) -> Option<&RunRow> {
         self.runs.get(&id).filter(|row| row.head.facts.workspace == *workspace)
     }
 
-    pub(super) fn rows(&self) -> &BTreeMap<RunId, Row> {
+    pub(super) fn rows(&self) -> &BTreeMap<RunId, RunRow> {
         &self.runs
     }
 

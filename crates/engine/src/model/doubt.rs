@@ -220,7 +220,7 @@ pub fn check_ruling(ruling: &Ruling) -> Result<(), RulingError> {
     check_authority(&ruling.by, ruling.seconded_by.as_ref(), &ruling.reason, irreversible)
 }
 
-/// Checks that two people stand behind a ruling that cannot be taken back, where that is the rule.
+/// Checks that two people made an irreversible ruling, where that is the rule.
 pub fn check_two_people(ruling: &Ruling) -> Result<(), RulingError> {
     let second = ruling.seconded_by.as_ref().filter(|second| !second.is_same_person(&ruling.by));
     match ruling.resolution.is_irreversible() && second.is_none() {

@@ -174,11 +174,11 @@ pub enum JournalEvent {
         /// The reason.
         reason: String,
     },
-    /// Somebody could not sign in.
+    /// A sign-in was refused.
     SignInsRefused {
         /// How often since the entry before.
         times: u64,
-        /// Who, from where and why, for the first of them.
+        /// Caller, address and cause of the first of them.
         examples: Vec<String>,
     },
     /// A person answered an approval.

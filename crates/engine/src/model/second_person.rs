@@ -1,4 +1,4 @@
-//! Decisions that take two people. Two people are told apart by what vouches for them, and never by the names they give.
+//! Decisions that take two people. Issuer and subject, or the credential, identify a person; names do not.
 
 use super::{
     Actor, JournalEntry, JournalEvent, Resolution, Role, Ruling, RulingError, RunId, StepId, Timestamp,
@@ -27,12 +27,12 @@ impl Actor {
     }
 }
 
-/// A ruling that somebody proposed, and that a second person may confirm.
+/// A proposed ruling, which a second person may confirm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProposedRuling {
     /// Names the proposal.
     pub id: String,
-    /// Who proposed it.
+    /// Person who proposed it.
     pub by: Actor,
     /// When.
     pub at: Timestamp,

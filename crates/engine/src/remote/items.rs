@@ -22,7 +22,7 @@ pub struct RemoteActivation {
     pub key_prefix: String,
     /// Its input.
     pub input: Payload,
-    /// Its records, in the order in which their outcomes reached the code.
+    /// Its records, ordered by when their outcomes reached the code.
     pub log: Vec<Record>,
 }
 
@@ -31,7 +31,7 @@ pub struct RemoteActivation {
 pub struct Record {
     /// Id of the step.
     pub id: String,
-    /// What was asked for.
+    /// The requested operation.
     pub kind: RecordKind,
     /// Its status.
     pub status: StepStatus,
@@ -39,7 +39,7 @@ pub struct Record {
     pub outcome: Option<Result<Payload, Failure>>,
 }
 
-/// What a record is about, as the code of a workflow asks for it.
+/// Kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordKind {
     /// A step, of whatever effect class.
@@ -148,7 +148,7 @@ pub enum RunMessage {
     HoldRenewed,
 }
 
-/// What the code of a run did.
+/// An action of the code of a run.
 #[derive(Debug, Clone)]
 pub enum Item {
     /// It asks for an operation.
@@ -158,7 +158,7 @@ pub enum Item {
         /// Scope or shield that it is asked for in.
         scope: Option<u32>,
         /// The operation.
-        what: Box<Asked>,
+        what: Box<OperationBody>,
     },
     /// It received the outcome of an operation, and went on.
     Took(u32),
@@ -172,7 +172,7 @@ pub enum Item {
         attempt: u32,
         /// Its outcome.
         outcome: AttemptOutcome,
-        /// What the outcome proves, if the server cannot count it any more.
+        /// Evidence from the outcome, if it no longer counts on the server.
         evidence: Option<Box<Evidence>>,
     },
     /// It no longer waits for an operation.
@@ -191,7 +191,7 @@ pub enum Item {
     Violation(String),
 }
 
-/// What an effect's outcome proves by itself.
+/// Evidence from the outcome of an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evidence {
     /// Key of the effect.
@@ -213,7 +213,7 @@ pub enum AttemptOutcome {
 
 /// An operation that the code asks for.
 #[derive(Debug, Clone)]
-pub enum Asked {
+pub enum OperationBody {
     /// A step.
     Step(StepRequest),
     /// A promise of the run.
@@ -256,9 +256,9 @@ pub enum Asked {
         workflow: String,
         /// Its input.
         input: Payload,
-        /// Name of the step, if it is not that of the workflow.
+        /// Name of the step, unless it is the name of the workflow.
         recorded_as: Option<String>,
-        /// What becomes of the child if the run ends first.
+        /// Treatment of the child if the run ends first.
         on_close: ClosePolicy,
     },
     /// An after-effect.
@@ -299,11 +299,11 @@ pub struct StepRequest {
     pub retry: Option<RetryPolicy>,
     /// Limit of one attempt.
     pub timeout: Option<Duration>,
-    /// What holds if its effect must not happen twice.
+    /// Claim, if its effect must not happen twice.
     pub claim: Option<ClaimRequest>,
-    /// Whether each execution has a new effect.
+    /// True if each execution has a new effect.
     pub non_idempotent: bool,
-    /// Whether it can be undone.
+    /// True if it can be undone.
     pub compensates: bool,
     /// How failed compensations are repeated, if not as usual.
     pub compensate_retry: Option<RetryPolicy>,
@@ -312,14 +312,14 @@ pub struct StepRequest {
 /// Policy of a claimed step.
 #[derive(Debug, Clone, Default)]
 pub struct ClaimRequest {
-    /// Whether its provider can be asked.
+    /// True if its provider can be asked.
     pub has_probe: bool,
     /// Limit of one question.
     pub probe_timeout: Option<Duration>,
     /// How long a denial does not count.
     pub probe_settle: Option<Duration>,
-    /// What becomes of a doubt that no probe resolved.
+    /// Treatment of a doubt that no probe resolved.
     pub on_doubt: OnDoubt,
-    /// Whether its provider rejects requests of earlier holders.
+    /// True if its provider rejects requests of earlier holders.
     pub rejects_stale_fences: bool,
 }

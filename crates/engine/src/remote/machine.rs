@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
 use super::items::{
-    Asked, AttemptKind, AttemptOrder, AttemptOutcome, Evidence, Item, RecordKind, RemoteActivation,
+    AttemptKind, AttemptOrder, AttemptOutcome, Evidence, Item, OperationBody, RecordKind, RemoteActivation,
     RunMessage,
 };
 use super::operation::Operation;
@@ -22,8 +22,8 @@ use crate::runtime::Declared;
 /// Outcome of an operation.
 pub(super) type Outcome = Result<Payload, Failure>;
 
-/// What does not change during an activation.
-pub(crate) struct Facts {
+/// Constants of an activation.
+pub(crate) struct ActivationFacts {
     pub(crate) run: RunId,
     pub(crate) workspace: WorkspaceId,
     pub(crate) workflow: WorkflowRef,
@@ -34,7 +34,7 @@ pub(crate) struct Facts {
 
 /// One activation, shared by the code and the run that polls it.
 pub(crate) struct Machine {
-    pub(crate) facts: Facts,
+    pub(crate) facts: ActivationFacts,
     pub(crate) hold: Hold,
     pub(crate) clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -49,20 +49,20 @@ pub(crate) struct WorkerCtx {
 }
 
 /// An operation that the code asks for.
-pub(crate) struct AskedFor {
+pub(crate) struct OperationRequest {
     pub(crate) kind: RecordKind,
     /// Name of the step.
     pub(crate) name: Name,
-    pub(crate) what: Asked,
+    pub(crate) what: OperationBody,
     /// True if the code may go on by itself when an attempt succeeds.
     pub(crate) goes_on: bool,
     pub(crate) undo: Option<Undo>,
 }
 
-impl AskedFor {
+impl OperationRequest {
     /// An operation without attempts.
-    pub(crate) fn wait(kind: RecordKind, name: Name, what: Asked) -> Self {
-        AskedFor { kind, name, what, goes_on: false, undo: None }
+    pub(crate) fn wait(kind: RecordKind, name: Name, what: OperationBody) -> Self {
+        OperationRequest { kind, name, what, goes_on: false, undo: None }
     }
 }
 
@@ -85,7 +85,7 @@ struct OperationState {
     outcome: Option<(Outcome, bool)>,
     /// Attempt that its code is to begin.
     order: Option<AttemptOrder>,
-    /// Attempt that it is to stop.
+    /// Attempt that it must stop.
     stops: bool,
     running: Option<(u32, AttemptKind)>,
     undo: Option<Undo>,
@@ -130,7 +130,7 @@ pub(super) struct State {
     unheld: Vec<Waker>,
 }
 
-/// What a run has to say after its code went as far as it could.
+/// Items of a run once its code can go no further.
 pub(super) struct Collected {
     pub(super) items: Vec<Item>,
     pub(super) begun: Vec<u32>,
@@ -275,7 +275,7 @@ impl Machine {
             continue_with: None,
             unheld: Vec::new(),
         };
-        let facts = Facts { run, workspace, workflow, fence, key_prefix, declared };
+        let facts = ActivationFacts { run, workspace, workflow, fence, key_prefix, declared };
         Machine { facts, hold, clock, state: Mutex::new(state) }
     }
 
@@ -461,7 +461,7 @@ impl Machine {
         }
     }
 
-    /// Whether nothing happens in the run: it only waits for the server.
+    /// True if nothing happens in the run and it only waits for the server.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         state.attempts.is_empty() && state.resolved.is_empty() && !state.is_over()
@@ -497,7 +497,7 @@ impl Machine {
         Some(outcome)
     }
 
-    /// What the code of a step is to do with its attempts.
+    /// Next action of a step's code.
     pub(super) fn take_order(&self, op: u32) -> (bool, Option<AttemptOrder>) {
         let mut state = self.state();
         let Some(operation) = state.operations.get_mut(&op) else { return (true, None) };
@@ -594,8 +594,8 @@ impl WorkerCtx {
     }
 
     /// Asks for an operation. Its outcome comes when its turn has come.
-    pub(crate) fn ask(&self, asked: AskedFor) -> Operation {
-        let AskedFor { kind, name, what, goes_on, undo } = asked;
+    pub(crate) fn ask(&self, asked: OperationRequest) -> Operation {
+        let OperationRequest { kind, name, what, goes_on, undo } = asked;
         let mut state = self.machine.state();
         if !state.may_ask(|| format!("the {} {:?}", kind.as_str(), name.as_str())) {
             return Operation::never(self.machine.clone());
@@ -644,7 +644,7 @@ impl WorkerCtx {
             Some(value) => (value?, true),
             None => (make()?, false),
         };
-        let what = Box::new(Asked::Value { name: name.to_string(), value: value.clone() });
+        let what = Box::new(OperationBody::Value { name: name.to_string(), value: value.clone() });
         self.machine.push(Item::Asks { op, scope: None, what });
         Ok((value, is_recorded))
     }
@@ -653,8 +653,8 @@ impl WorkerCtx {
     pub(crate) fn open_scope(&self, kind: ScopeKind) -> Operation {
         let mut state = self.machine.state();
         let what = match kind {
-            ScopeKind::Scope => Asked::Scope,
-            ScopeKind::Shield => Asked::Shield,
+            ScopeKind::Scope => OperationBody::Scope,
+            ScopeKind::Shield => OperationBody::Shield,
         };
         if !state.may_ask(|| "a scope".into()) {
             return Operation::never(self.machine.clone());

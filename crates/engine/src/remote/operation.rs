@@ -82,7 +82,7 @@ impl Operation {
         }
     }
 
-    /// What its code is to do now: stop an attempt, begin one.
+    /// Next action of its code: stop an attempt, begin one.
     pub(crate) fn take_order(&self) -> (bool, Option<AttemptOrder>) {
         self.op.map_or((true, None), |op| self.machine.take_order(op))
     }

@@ -9,7 +9,7 @@ use futures_util::task::AtomicWaker;
 
 use super::items::{Item, RemoteActivation, RunMessage};
 use super::machine::{Collected, Machine, WorkerCtx};
-use super::undoing::Undoing;
+use super::undoing::RunningCompensations;
 use super::workflow::RemoteWorkflow;
 use crate::clock::Clock;
 use crate::ctx::Ctx;
@@ -18,7 +18,7 @@ use crate::limits::MAX_POLLS_IN_A_ROW;
 use crate::model::{Failure, Payload};
 use crate::runtime::{UserCode, drive::panic_text};
 
-/// What a run has to say.
+/// Items of a run since the last turn.
 #[derive(Debug, Default)]
 pub struct Turn {
     /// Items to commit, in their order.
@@ -40,7 +40,7 @@ pub struct Turn {
 pub struct RemoteRun {
     machine: Arc<Machine>,
     code: Option<UserCode>,
-    undoing: Undoing,
+    undoing: RunningCompensations,
     waker: Arc<TurnWaker>,
     turn_waker: Waker,
     /// True until the code has gone as far as it can with what it was given.
@@ -87,7 +87,7 @@ impl RemoteRun {
         RemoteRun {
             machine,
             code: Some(code),
-            undoing: Undoing::default(),
+            undoing: RunningCompensations::default(),
             waker,
             turn_waker,
             is_mid_turn: true,
@@ -128,7 +128,7 @@ impl RemoteRun {
         self.code = None;
     }
 
-    /// Whether it only waits for the server.
+    /// True if it only waits for the server.
     pub fn is_idle(&self) -> bool {
         !self.is_mid_turn && self.undoing.len() == 0 && self.machine.is_idle()
     }
@@ -193,7 +193,7 @@ impl RemoteRun {
 
 impl Drop for RemoteRun {
     fn drop(&mut self) {
-        // What the code drops now is not abandoned: another worker goes on with the run.
+        // Futures dropped now are not abandoned: another worker continues the run.
         self.machine.state().forgotten = true;
         self.forget();
     }

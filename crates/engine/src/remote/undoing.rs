@@ -10,9 +10,9 @@ use crate::model::Payload;
 
 /// Compensations under way.
 #[derive(Default)]
-pub(super) struct Undoing(Vec<RunningAttempt<'static>>);
+pub(super) struct RunningCompensations(Vec<RunningAttempt<'static>>);
 
-impl Undoing {
+impl RunningCompensations {
     pub(super) fn begin(&mut self, machine: &Machine, order: AttemptOrder, undo: &Undo) {
         let attempt = attempt_of(&order, machine.hold.clone());
         let output = order.output.clone().unwrap_or_else(Payload::null);

@@ -38,7 +38,7 @@ impl Engine {
     /// Answers an approval step and records the answer in the audit log. Each question takes one answer.
     ///
     /// An answer before the step asks counts for nothing, and gets [`Error::ApprovalNotAsked`]: nobody approves what they have not
-    /// seen. Whoever had the run started does not approve it, unless the step allows it. Every later answer gets
+    /// seen. The person who had the run started does not approve it, unless the step allows it. Every later answer gets
     /// [`Error::ApprovalClosed`].
     pub async fn answer_approval(&self, answer: ApprovalAnswer) -> Result<(), Error> {
         let ApprovalAnswer { run, step, signal, payload, by, starter_may_answer, decision, comment, request } =

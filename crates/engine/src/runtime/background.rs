@@ -19,10 +19,10 @@ use crate::model::Timestamp;
 /// timers or retention would stop with it.
 #[derive(Clone)]
 pub struct BackgroundLoops {
-    shared: Arc<Shared>,
+    shared: Arc<LoopStates>,
 }
 
-struct Shared {
+struct LoopStates {
     clock: Arc<dyn Clock>,
     loops: Mutex<BTreeMap<String, LoopState>>,
 }
@@ -53,7 +53,7 @@ pub struct BackgroundLoop {
 /// Lets a loop report its passes.
 #[derive(Clone)]
 pub struct LoopReporter {
-    shared: Arc<Shared>,
+    shared: Arc<LoopStates>,
     name: Arc<str>,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Debug for BackgroundLoops {
 
 impl BackgroundLoops {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        BackgroundLoops { shared: Arc::new(Shared { clock, loops: Mutex::default() }) }
+        BackgroundLoops { shared: Arc::new(LoopStates { clock, loops: Mutex::default() }) }
     }
 
     /// Starts a loop. `start` makes its future; it is called again after each panic, first after
@@ -110,7 +110,7 @@ impl BackgroundLoops {
     }
 }
 
-impl Shared {
+impl LoopStates {
     fn loops(&self) -> MutexGuard<'_, BTreeMap<String, LoopState>> {
         self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -269,7 +269,7 @@ impl Engine {
         }
     }
 
-    /// Do all rulings that cannot be taken back take two people?
+    /// Do all irreversible rulings take two people?
     pub fn takes_two_people(&self) -> bool {
         self.inner.options.four_eyes
     }

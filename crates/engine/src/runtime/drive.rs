@@ -41,7 +41,7 @@ pub(crate) enum DriveEnd {
 type CommitFuture = Pin<Box<dyn Future<Output = (Box<RunCommit>, Result<CommitOutcome, StoreError>)> + Send>>;
 
 /// Work that the driver polls.
-enum Work {
+enum DriverWork {
     /// The workflow's code.
     Workflow(UserCode),
     /// Undoes effects; the run then ends with this result.
@@ -55,7 +55,7 @@ pub(crate) struct Driver {
     pub(crate) activation: Arc<Activation>,
     workflow: Arc<Workflow>,
     scope: Arc<Scope>,
-    work: Work,
+    work: DriverWork,
     commit: Option<(CommitFuture, Vec<PendingChange>, CommitAction, u64)>,
     pub(super) transaction: Option<super::transact::TransactionInFlight>,
     timer: Option<(Timestamp, Sleep)>,
@@ -92,7 +92,7 @@ impl Driver {
     pub(crate) fn new(activation: Activation, workflow: Arc<Workflow>, input: Payload) -> Self {
         let activation = Arc::new(activation);
         let scope = Arc::new(Scope::default());
-        let work = Work::Workflow(begin(&workflow, &activation, &scope, input));
+        let work = DriverWork::Workflow(begin(&workflow, &activation, &scope, input));
         let turn = Arc::new(TurnSignal { wanted: AtomicBool::new(true), ..TurnSignal::default() });
         let turn_waker = Waker::from(turn.clone());
         Driver {
@@ -222,7 +222,7 @@ impl Driver {
             Ok(CommitOutcome::ChildrenRefused(refused)) => {
                 self.refuse_children(changes, &refused);
                 if matches!(action, CommitAction::ContinueAsNew(_) | CommitAction::Close(_)) {
-                    self.work = Work::FinishOperationOutcome(action);
+                    self.work = DriverWork::FinishOperationOutcome(action);
                 }
                 None
             }
@@ -343,7 +343,7 @@ impl Driver {
         replay.adopt_head(head);
         drop(replay);
         if matches!(action, CommitAction::ContinueAsNew(_) | CommitAction::Close(_)) {
-            self.work = Work::FinishOperationOutcome(action);
+            self.work = DriverWork::FinishOperationOutcome(action);
         }
         self.activation.wake_all();
     }
@@ -352,21 +352,21 @@ impl Driver {
         let head = self.activation.replay().head.clone();
         self.activation = Arc::new(self.activation.continued(head));
         self.scope = Arc::new(Scope::default());
-        self.work = Work::Workflow(begin(&self.workflow, &self.activation, &self.scope, input));
+        self.work = DriverWork::Workflow(begin(&self.workflow, &self.activation, &self.scope, input));
         self.timer = None;
         self.timers_woken = Timestamp::from_millis(i64::MIN);
         self.turn.wanted.store(true, Ordering::SeqCst);
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) {
-        if let Work::FinishOperationOutcome(_) = self.work {
+        if let DriverWork::FinishOperationOutcome(_) = self.work {
             self.timer = None;
             return;
         }
         let now = self.activation.now();
         if self.activation.replay().next_timer().is_some_and(|due| due <= now) {
             let past_deadline = self.activation.facts.deadline_at.is_some_and(|at| at <= now);
-            if past_deadline && matches!(self.work, Work::Workflow(_)) {
+            if past_deadline && matches!(self.work, DriverWork::Workflow(_)) {
                 self.activation.replay().stop.get_or_insert(Stop::Deadline);
             }
         }
@@ -399,8 +399,8 @@ impl Driver {
         let cx = &mut Context::from_waker(&self.turn_waker);
         self.activation.replay().in_turn = true;
         let next = match &mut self.work {
-            Work::FinishOperationOutcome(_) => return,
-            Work::Workflow(code) => match catch_unwind(AssertUnwindSafe(|| code.poll(cx))) {
+            DriverWork::FinishOperationOutcome(_) => return,
+            DriverWork::Workflow(code) => match catch_unwind(AssertUnwindSafe(|| code.poll(cx))) {
                 Ok(Poll::Pending) => None,
                 Ok(Poll::Ready(outcome)) => Some(self.after_workflow(outcome)),
                 Err(panic) => {
@@ -408,9 +408,9 @@ impl Driver {
                     Some(self.after_workflow(Err(failure.with_code("panicked"))))
                 }
             },
-            Work::Undoing(code, result) => match code.as_mut().poll(cx) {
+            DriverWork::Undoing(code, result) => match code.as_mut().poll(cx) {
                 Poll::Pending => None,
-                Poll::Ready(undone) => Some(Work::FinishOperationOutcome(CommitAction::Close(
+                Poll::Ready(undone) => Some(DriverWork::FinishOperationOutcome(CommitAction::Close(
                     after_undoing(undone, result.clone()),
                 ))),
             },
@@ -427,7 +427,7 @@ impl Driver {
                      new version, then resume the run"
                 );
                 self.activation.replay().changes.clear();
-                self.work = Work::FinishOperationOutcome(CommitAction::Pause(Some(text)));
+                self.work = DriverWork::FinishOperationOutcome(CommitAction::Pause(Some(text)));
                 return;
             }
             let text = format!(
@@ -437,7 +437,7 @@ impl Driver {
             let failure = Failure::permanent(text).with_code("determinism_violation");
             // Changes of non-deterministic code must never be committed.
             self.activation.replay().changes.clear();
-            self.work = Work::FinishOperationOutcome(CommitAction::Close(RunResult::Failed(failure)));
+            self.work = DriverWork::FinishOperationOutcome(CommitAction::Close(RunResult::Failed(failure)));
         }
     }
 
@@ -446,7 +446,7 @@ impl Driver {
         self.workflow.pauses_on_violation && !self.activation.replay().must_end()
     }
 
-    fn after_workflow(&mut self, outcome: Result<Payload, Failure>) -> Work {
+    fn after_workflow(&mut self, outcome: Result<Payload, Failure>) -> DriverWork {
         {
             let mut replay = self.activation.replay();
             if replay.replaying || replay.has_unused_records() {
@@ -461,11 +461,13 @@ impl Driver {
                     // The run fails like any other, so its effects are undone.
                     return self.undo(RunResult::Failed(failure));
                 }
-                return Work::FinishOperationOutcome(CommitAction::ContinueAsNew(input));
+                return DriverWork::FinishOperationOutcome(CommitAction::ContinueAsNew(input));
             }
         }
         match outcome {
-            Ok(output) => Work::FinishOperationOutcome(CommitAction::Close(RunResult::Completed(output))),
+            Ok(output) => {
+                DriverWork::FinishOperationOutcome(CommitAction::Close(RunResult::Completed(output)))
+            }
             Err(failure) => self.undo(RunResult::Failed(failure)),
         }
     }
@@ -475,7 +477,7 @@ impl Driver {
     fn apply_late_cancel(&mut self) {
         let is_late = matches!(
             self.work,
-            Work::FinishOperationOutcome(
+            DriverWork::FinishOperationOutcome(
                 CommitAction::Close(RunResult::Completed(_)) | CommitAction::ContinueAsNew(_)
             )
         );
@@ -485,7 +487,7 @@ impl Driver {
     }
 
     /// Undoes compensable effects, last first, and then ends the run with `result`.
-    fn undo(&self, result: RunResult) -> Work {
+    fn undo(&self, result: RunResult) -> DriverWork {
         {
             let mut replay = self.activation.replay();
             replay.transactions.clear();
@@ -493,7 +495,7 @@ impl Driver {
         }
         self.turn.wanted.store(true, Ordering::SeqCst);
         if self.scope.is_empty() {
-            return Work::FinishOperationOutcome(CommitAction::Close(result));
+            return DriverWork::FinishOperationOutcome(CommitAction::Close(result));
         }
         let mut replay = self.activation.replay();
         replay.undoing = true;
@@ -506,7 +508,7 @@ impl Driver {
         replay.stop =
             replay.stop.filter(|stop| matches!(stop, Stop::Pause | Stop::Exhausted | Stop::Release));
         drop(replay);
-        Work::Undoing(Box::pin(undo_all(self.activation.clone(), self.scope.clone())), result)
+        DriverWork::Undoing(Box::pin(undo_all(self.activation.clone(), self.scope.clone())), result)
     }
 
     /// Returns whether a commit or a transaction is in flight. Only one may be, because each is guarded by
@@ -521,7 +523,7 @@ impl Driver {
             return None;
         }
         let replay = self.activation.replay();
-        if let Work::FinishOperationOutcome(action) = &self.work {
+        if let DriverWork::FinishOperationOutcome(action) = &self.work {
             // A pause that was acknowledged before the end is durable comes first. The run ends after it is
             // resumed.
             let pauses_first =
@@ -582,7 +584,7 @@ impl Driver {
 
     /// Advances an idle run that has nothing to commit. Returns true if something changed.
     fn take_idle_turn(&mut self) -> bool {
-        if self.is_writing() || matches!(self.work, Work::FinishOperationOutcome(_)) {
+        if self.is_writing() || matches!(self.work, DriverWork::FinishOperationOutcome(_)) {
             return false;
         }
         let mut replay = self.activation.replay();
@@ -632,7 +634,7 @@ impl Driver {
         replay.ending = true;
         drop(replay);
         // Drops the code. The effects that it registered for undo stay.
-        self.work = Work::FinishOperationOutcome(CommitAction::KeepRunning);
+        self.work = DriverWork::FinishOperationOutcome(CommitAction::KeepRunning);
         self.work = self.undo(result);
         true
     }

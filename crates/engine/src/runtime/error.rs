@@ -219,7 +219,7 @@ pub enum Error {
     /// Only a program with an engine of its own can do this, and the runs of this one are on a server.
     #[error("{what} needs an engine in this program, and its runs are on a server: {why}")]
     NeedsEngine {
-        /// What was asked for.
+        /// The rejected request.
         what: String,
         /// Reason.
         why: String,
@@ -227,7 +227,7 @@ pub enum Error {
     /// Only a server can do this, and the runs of this program are in its own engine.
     #[error("{what} needs a server, and the runs of this program are in its own engine: {why}")]
     NeedsServer {
-        /// What was asked for.
+        /// The rejected request.
         what: String,
         /// Reason.
         why: String,

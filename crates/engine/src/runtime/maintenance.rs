@@ -15,8 +15,8 @@ use crate::store::{OperationCursor, Purge, PurgeOperations, StoreResult};
 /// A pass continues until every kind of data returned a short batch, so it keeps up with any load. Between
 /// two batches it rests for a multiple of the last batch's duration, which spares a busy store.
 pub(crate) async fn purge(inner: Arc<Inner>, reporter: LoopReporter) {
-    let mut places = Places::default();
-    let mut pass: Option<Pass> = None;
+    let mut places = BatchPositions::default();
+    let mut pass: Option<MaintenancePass> = None;
     let mut took = Duration::ZERO;
     loop {
         let pause = match &pass {
@@ -26,7 +26,7 @@ pub(crate) async fn purge(inner: Arc<Inner>, reporter: LoopReporter) {
         if !wait(&inner, pause).await {
             return;
         }
-        let current = pass.get_or_insert_with(|| Pass::begin(&inner));
+        let current = pass.get_or_insert_with(|| MaintenancePass::begin(&inner));
         let since = inner.clock.monotonic();
         let is_over = current.purge_batches(&inner, &mut places).await;
         took = inner.clock.monotonic().saturating_sub(since);
@@ -69,13 +69,13 @@ async fn wait(inner: &Inner, pause: Duration) -> bool {
 
 /// Position of the next batch per kind. It is kept when a batch fails.
 #[derive(Default)]
-struct Places {
+struct BatchPositions {
     run: Option<RunId>,
     operation: Option<OperationCursor>,
 }
 
 /// One maintenance pass, with a flag for each kind that is done.
-struct Pass {
+struct MaintenancePass {
     now: Timestamp,
     closed_before: Option<Timestamp>,
     runs: bool,
@@ -86,12 +86,12 @@ struct Pass {
     has_failed: bool,
 }
 
-impl Pass {
+impl MaintenancePass {
     fn begin(inner: &Inner) -> Self {
         let now = inner.store.now();
         let closed_before = inner.options.keep_runs_for.map(|span| now.minus(span));
         let is_kept_for_ever = closed_before.is_none();
-        Pass {
+        MaintenancePass {
             now,
             closed_before,
             runs: false,
@@ -104,7 +104,7 @@ impl Pass {
     }
 
     /// Deletes one batch of each kind that is still open. Returns whether all kinds are done.
-    async fn purge_batches(&mut self, inner: &Inner, places: &mut Places) -> bool {
+    async fn purge_batches(&mut self, inner: &Inner, places: &mut BatchPositions) -> bool {
         if !self.runs {
             self.runs = self.purge_runs(inner, places).await;
         }
@@ -140,7 +140,7 @@ impl Pass {
         self.runs && self.requests && self.promises && self.operations && self.inbound_events
     }
 
-    async fn purge_runs(&mut self, inner: &Inner, places: &mut Places) -> bool {
+    async fn purge_runs(&mut self, inner: &Inner, places: &mut BatchPositions) -> bool {
         let request = Purge { runs_closed_before: self.closed_before, after: places.run, limit: MAX_PURGE };
         let purged = match inner.call_store(inner.store.purge(request)).await {
             Ok(purged) => purged,

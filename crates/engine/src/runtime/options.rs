@@ -19,7 +19,7 @@ pub struct EngineOptions {
     pub max_active: usize,
     /// Maximum number of parked runs kept in memory. They continue without a replay.
     pub max_resident: usize,
-    /// Do rulings that cannot be taken back always take two people, managers included?
+    /// Do irreversible rulings always take two people, managers included?
     pub four_eyes: bool,
     /// Time after which a step in progress is recorded as running, so that operators can see it.
     pub mark_after: Duration,

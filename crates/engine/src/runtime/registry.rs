@@ -111,7 +111,7 @@ impl WorkflowOptions {
         self
     }
 
-    /// The first option about starts that is set. Whoever decides about starts must know them.
+    /// The first option about starts that is set. The side that decides about starts must know them.
     pub(crate) fn decided_at_start(&self) -> Option<&'static str> {
         let is_set = [
             ("require_key", self.key_requirement != KeyRequirement::Optional),

@@ -70,7 +70,7 @@ struct CrashPlace {
 
 /// Fault to inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum InjectedFault {
     /// The process dies.
     Crash,
     /// The process stops, another takes over, and then the first continues.
@@ -189,18 +189,18 @@ impl CrashEverywhere {
         }
         let mut executions = Vec::new();
         for place in usual.trace.places.clone() {
-            let execution = self.execute(Some((&place, Fault::Crash))).await;
+            let execution = self.execute(Some((&place, InjectedFault::Crash))).await;
             if execution.trace.has_faulted {
                 report.crashes += 1;
-                executions.push((place.clone(), Fault::Crash, execution));
+                executions.push((place.clone(), InjectedFault::Crash, execution));
             }
             let is_about_writing =
                 matches!(place.point, "after_effect" | "before_record" | "before_completion");
             if is_about_writing {
-                let execution = self.execute(Some((&place, Fault::Zombie))).await;
+                let execution = self.execute(Some((&place, InjectedFault::Zombie))).await;
                 if execution.trace.has_faulted {
                     report.zombies += 1;
-                    executions.push((place, Fault::Zombie, execution));
+                    executions.push((place, InjectedFault::Zombie, execution));
                 }
             }
         }
@@ -212,7 +212,7 @@ impl CrashEverywhere {
     fn judge(
         &self,
         usual: &Execution,
-        executions: &[(CrashPlace, Fault, Execution)],
+        executions: &[(CrashPlace, InjectedFault, Execution)],
         report: &mut CrashReport,
     ) {
         let reads_key = |step: &str| {
@@ -315,7 +315,7 @@ impl CrashEverywhere {
     }
 
     /// Executes the run once, with at most one injected fault.
-    async fn execute(&self, injected: Option<(&CrashPlace, Fault)>) -> Execution {
+    async fn execute(&self, injected: Option<(&CrashPlace, InjectedFault)>) -> Execution {
         let trace: Arc<Mutex<Trace>> = Arc::default();
         let has_faulted: Arc<OnceLock<Weak<Inner>>> = Arc::default();
         let mut env = TestEnvironment::new();
@@ -419,7 +419,7 @@ impl CrashEverywhere {
 /// Creates a watcher that records every point and injects the fault at its position.
 fn watcher(
     trace: &Arc<Mutex<Trace>>,
-    injected: Option<(CrashPlace, Fault)>,
+    injected: Option<(CrashPlace, InjectedFault)>,
     engine: &Arc<OnceLock<Weak<Inner>>>,
     line: &Arc<Partition>,
 ) -> CrashPointWatcher {
@@ -448,7 +448,7 @@ fn watcher(
             trace.has_faulted = true;
             trace.entered_before = trace.entered.values().sum();
             match fault {
-                Fault::Crash => {
+                InjectedFault::Crash => {
                     let inner = engine.get().and_then(Weak::upgrade);
                     drop(trace);
                     if let Some(inner) = inner {
@@ -456,7 +456,7 @@ fn watcher(
                     }
                     return;
                 }
-                Fault::Zombie => line.cut(true),
+                InjectedFault::Zombie => line.cut(true),
             }
         }
         if let CrashPoint::BeforeEffect(_, step) = point {
@@ -466,7 +466,7 @@ fn watcher(
     })
 }
 
-fn finding(place: &CrashPlace, fault: Fault, execution: &Execution, outcome: String) -> CrashFinding {
+fn finding(place: &CrashPlace, fault: InjectedFault, execution: &Execution, outcome: String) -> CrashFinding {
     let at = match (place.point, place.step.as_deref()) {
         ("before_effect", Some(step)) => format!("before `{step}` ran"),
         ("after_effect", Some(step)) => format!("after `{step}` ran and before it was recorded"),
@@ -477,8 +477,10 @@ fn finding(place: &CrashPlace, fault: Fault, execution: &Execution, outcome: Str
         (point, _) => point.replace('_', " "),
     };
     let crash = match fault {
-        Fault::Crash => format!("crash {at}"),
-        Fault::Zombie => format!("a worker that stopped {at} and came back after another had taken over"),
+        InjectedFault::Crash => format!("crash {at}"),
+        InjectedFault::Zombie => {
+            format!("a worker that stopped {at} and came back after another had taken over")
+        }
     };
     CrashFinding { crash, outcome, length: execution.trace.entered_before }
 }

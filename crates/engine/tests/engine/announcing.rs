@@ -16,9 +16,9 @@ use hapax_engine::testing::CrashEverywhere;
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 
 /// `all` subscribes to every event, `ends` only to the end of runs, `doubts` only to doubts.
-struct Three;
+struct ThreeSubscribers;
 
-impl Announcer for Three {
+impl Announcer for ThreeSubscribers {
     fn subscribers(&self, workspace: &WorkspaceId) -> Subscribers {
         match workspace == &WorkspaceId::default() {
             true => three(),
@@ -41,7 +41,7 @@ fn three() -> Subscribers {
 
 fn announcing(options: EngineOptions) -> Bench {
     let bench = Bench::with(options);
-    assert!(bench.engine.set_announcer(Arc::new(Three)));
+    assert!(bench.engine.set_announcer(Arc::new(ThreeSubscribers)));
     bench
 }
 
@@ -189,7 +189,7 @@ async fn a_doubt_is_announced_once_however_often_it_is_read() {
     bench.engine.kill();
     for _ in 0..2 {
         let next = bench.restart();
-        next.set_announcer(Arc::new(Three));
+        next.set_announcer(Arc::new(ThreeSubscribers));
         next.register("pay", wire(log.clone())).unwrap();
         bench.until_step(run, "wire", StepStatus::InDoubt).await;
         bench.until(run, RunStatus::Waiting).await;
@@ -248,7 +248,7 @@ async fn wherever_a_process_dies_the_end_is_announced_once() {
     let seen = ended.clone();
     let lives = CrashEverywhere::new(order, &())
         .also(move |engine| {
-            engine.set_announcer(Arc::new(Three));
+            engine.set_announcer(Arc::new(ThreeSubscribers));
             let log = heard.clone();
             engine.register_target("all", move |delivery: Delivery, _: serde_json::Value| {
                 log.add(delivery.id().to_string());

@@ -29,7 +29,7 @@ fn name_of(run: RunId) -> String {
 
 /// Lease that refuses or fails the first few requests.
 #[derive(Debug)]
-struct Reluctant {
+struct FailingLease {
     inner: MemoryLease,
     asked: AtomicUsize,
     refusals: usize,
@@ -37,7 +37,7 @@ struct Reluctant {
 }
 
 #[async_trait]
-impl Lease for Reluctant {
+impl Lease for FailingLease {
     async fn acquire(&self, name: &str, token: &LeaseToken, ttl: Duration) -> Result<bool, LeaseError> {
         match self.asked.fetch_add(1, Ordering::SeqCst) {
             nth if nth < self.refusals => Ok(false),
@@ -61,7 +61,8 @@ async fn a_run_waits_for_its_lease_outside_without_asking_all_the_time() {
     let mut kept = None;
     let bench = bench(|clock| {
         let inner = MemoryLease::new(clock);
-        let reluctant = Arc::new(Reluctant { inner, asked: AtomicUsize::new(0), refusals: 40, failures: 2 });
+        let reluctant =
+            Arc::new(FailingLease { inner, asked: AtomicUsize::new(0), refusals: 40, failures: 2 });
         kept = Some(reluctant.clone());
         reluctant
     });

@@ -74,8 +74,8 @@ async fn a_run_whose_announcer_panics_is_released_and_goes_on_later() {
 /// A destructor in workflow code is user code, and it runs where the driver drops the code.
 #[tokio::test]
 async fn a_panic_in_a_destructor_of_the_code_harms_nobody() {
-    struct Bomb;
-    impl Drop for Bomb {
+    struct PanicsOnDrop;
+    impl Drop for PanicsOnDrop {
         fn drop(&mut self) {
             panic!("a fault that was asked for");
         }
@@ -84,7 +84,7 @@ async fn a_panic_in_a_destructor_of_the_code_harms_nobody() {
     bench
         .engine
         .register("bomb", |ctx: Ctx, _: ()| async move {
-            let bomb = Bomb;
+            let bomb = PanicsOnDrop;
             ctx.sleep(Duration::from_secs(3600)).await?;
             std::mem::forget(bomb);
             Ok::<_, Failure>(())

@@ -8,9 +8,9 @@ use hapax_engine::store::{Store, StoreError};
 use hapax_engine::{Error, RunHandle};
 use tokio::time::{sleep, timeout};
 
-use super::fleet::{Fleet, Member};
-use super::performing::WORKFLOW;
+use super::fleet::{Fleet, SimulatedNode};
 use super::program::Program;
+use super::program_workflow::WORKFLOW;
 use super::watch::at_once;
 use super::world::World;
 
@@ -139,7 +139,7 @@ impl Job {
         }
     }
 
-    async fn send(&self, member: &Member) -> Result<RunHandle, Error> {
+    async fn send(&self, member: &SimulatedNode) -> Result<RunHandle, Error> {
         let mut start = member.engine.start(WORKFLOW, &self.program).idempotency_key(&self.key);
         start = start.priority(self.priority);
         if let Some(delay) = self.delay {

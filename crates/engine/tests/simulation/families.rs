@@ -1,4 +1,4 @@
-//! What families of runs keep to: their limits, and that a cancelled family ends as a whole.
+//! Rules of families of runs: their limits, and that a cancelled family ends as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::world::FamilyLimits;
 pub struct Families {
     /// Roots whose families were cancelled.
     cancelled: BTreeSet<RunId>,
-    /// Those of them that were not swept when last looked at.
+    /// Families that were not swept at the last check.
     unswept: BTreeSet<RunId>,
     /// Descendants of each root that were born since it began or last continued as new.
     born: BTreeMap<RunId, u64>,

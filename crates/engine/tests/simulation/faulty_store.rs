@@ -18,9 +18,9 @@ use hapax_engine::store::{
     StoreError, StoreResult, StoredDoubt, StoredJournalEntry, StoredKey, WebhookStore,
 };
 
+use super::network_faults::RequestFault;
 use super::node::Node;
-use super::shown::Shown;
-use super::weather::Fate;
+use super::trace_text::TraceText;
 use super::world::World;
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl FaultyStore {
 
     pub async fn send<T, F>(&self, call: Call<F>) -> StoreResult<T>
     where
-        T: Shown + Send + 'static,
+        T: TraceText + Send + 'static,
         F: Fn(&MemoryStore) -> StoreResult<T> + Send + Sync + 'static,
     {
         let (world, node) = (&self.world, &self.node);
@@ -83,21 +83,21 @@ impl FaultyStore {
         node.thawed().await;
         self.reach_the_line()?;
         if world.is_calm() {
-            journey.fate = Fate::Pass;
+            journey.fate = RequestFault::Pass;
         }
         let told = |fate: &str| world.log(&node.name, &format!("{}: {fate}", call.shown));
         let unknown = || StoreError::Unknown("the answer was lost".into());
         match journey.fate {
-            Fate::Refuse => {
+            RequestFault::Refuse => {
                 told("refused");
                 world.count(|tally| tally.refused += 1);
                 return Err(StoreError::Unavailable("the store is down".into()));
             }
-            Fate::LoseRequest => {
+            RequestFault::LoseRequest => {
                 told("lost on the way");
                 return Err(unknown());
             }
-            Fate::ArriveLate(after) => {
+            RequestFault::ArriveLate(after) => {
                 told("no answer, still under way");
                 world.count(|tally| tally.arrived_late += 1);
                 let (world, node) = (world.clone(), node.clone());
@@ -107,7 +107,7 @@ impl FaultyStore {
                 });
                 return Err(unknown());
             }
-            Fate::Hang { takes_effect } => {
+            RequestFault::Hang { takes_effect } => {
                 told("hangs");
                 world.count(|tally| tally.hung += 1);
                 if takes_effect {
@@ -117,10 +117,13 @@ impl FaultyStore {
                 node.death().await;
                 return Err(unknown());
             }
-            Fate::Pass | Fate::LoseAnswer | Fate::ArriveTwice | Fate::Echo(_) => {}
+            RequestFault::Pass
+            | RequestFault::LoseAnswer
+            | RequestFault::ArriveTwice
+            | RequestFault::Echo(_) => {}
         }
         let mut answer = arrive(world, node, "", &call);
-        if journey.fate == Fate::ArriveTwice {
+        if journey.fate == RequestFault::ArriveTwice {
             world.count(|tally| tally.arrived_twice += 1);
             answer = arrive(world, node, "again ", &call);
         }
@@ -132,12 +135,12 @@ impl FaultyStore {
             return Err(unknown());
         }
         match journey.fate {
-            Fate::LoseAnswer => {
+            RequestFault::LoseAnswer => {
                 told("answer lost");
                 world.count(|tally| tally.answers_lost += 1);
                 return Err(unknown());
             }
-            Fate::Echo(after) => {
+            RequestFault::Echo(after) => {
                 world.count(|tally| tally.arrived_twice += 1);
                 let (world, node) = (world.clone(), node.clone());
                 tokio::spawn(async move {
@@ -178,7 +181,7 @@ impl FaultyStore {
 /// Executes the request at the store, then checks all invariants if it was a write.
 fn arrive<T, F>(world: &World, node: &Node, how: &str, call: &Call<F>) -> StoreResult<T>
 where
-    T: Shown,
+    T: TraceText,
     F: Fn(&MemoryStore) -> StoreResult<T>,
 {
     let answer = (call.carry_out)(&world.store);
@@ -254,7 +257,7 @@ impl Store for FaultyStore {
     }
 
     async fn commit_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
-        let shown = super::shown::advance(&advance, &self.world);
+        let shown = super::trace_text::advance(&advance, &self.world);
         self.send(Call::write(shown, move |store: &MemoryStore| now(store.commit_run(advance.clone())))).await
     }
 

@@ -9,16 +9,16 @@ use hapax_engine::{Engine, EngineOptions};
 
 use super::faulty_store::FaultyStore;
 use super::node::{Node, NodeClock};
-use super::performing;
+use super::program_workflow;
 use super::shop;
 use super::world::{NOON, World};
 
 /// Code that registers workflows and entities with a fresh node.
-pub type Furnish = Box<dyn Fn(&Member) + Send + Sync>;
+pub type RegisterCode = Box<dyn Fn(&SimulatedNode) + Send + Sync>;
 
 pub struct Fleet {
     world: Arc<World>,
-    furnish: Furnish,
+    furnish: RegisterCode,
     slots: Mutex<Vec<Slot>>,
     is_over: AtomicBool,
 }
@@ -26,12 +26,12 @@ pub struct Fleet {
 #[derive(Default)]
 struct Slot {
     lives: u32,
-    member: Option<Member>,
+    member: Option<SimulatedNode>,
 }
 
 /// A node with its engine.
 #[derive(Clone)]
-pub struct Member {
+pub struct SimulatedNode {
     pub node: Arc<Node>,
     pub engine: Engine,
     pub store: Arc<FaultyStore>,
@@ -45,13 +45,13 @@ impl Fleet {
         Self::launch_with(
             world,
             Box::new(move |member| {
-                performing::register(&member.engine, &of, &member.node);
+                program_workflow::register(&member.engine, &of, &member.node);
                 shop::open(&member.engine, &of, &member.node);
             }),
         )
     }
 
-    pub fn launch_with(world: Arc<World>, furnish: Furnish) -> Arc<Self> {
+    pub fn launch_with(world: Arc<World>, furnish: RegisterCode) -> Arc<Self> {
         let slots = (0..world.settings.nodes).map(|_| Slot::default()).collect();
         let is_over = AtomicBool::new(false);
         let fleet = Arc::new(Fleet { world, furnish, slots: Mutex::new(slots), is_over });
@@ -89,17 +89,17 @@ impl Fleet {
             ..EngineOptions::default()
         };
         let engine = Engine::launch(store.clone(), clock.clone(), options).expect("the options are sound");
-        let member = Member { node, engine, store, clock };
+        let member = SimulatedNode { node, engine, store, clock };
         (self.furnish)(&member);
         self.slots.lock().unwrap()[slot].member = Some(member);
     }
 
-    pub fn members(&self) -> Vec<Member> {
+    pub fn members(&self) -> Vec<SimulatedNode> {
         self.slots.lock().unwrap().iter().filter_map(|slot| slot.member.clone()).collect()
     }
 
     /// Any living node, as a load balancer would choose.
-    pub fn any(&self) -> Option<Member> {
+    pub fn any(&self) -> Option<SimulatedNode> {
         let members = self.members();
         match members.len() {
             0 => None,
@@ -107,7 +107,7 @@ impl Fleet {
         }
     }
 
-    fn take(&self, slot: usize) -> Option<Member> {
+    fn take(&self, slot: usize) -> Option<SimulatedNode> {
         self.slots.lock().unwrap()[slot].member.take()
     }
 
@@ -172,7 +172,7 @@ impl Fleet {
         member.clock.set_skew(skew_ms);
     }
 
-    fn member(&self, slot: usize) -> Option<Member> {
+    fn member(&self, slot: usize) -> Option<SimulatedNode> {
         self.slots.lock().unwrap()[slot].member.clone()
     }
 

@@ -15,12 +15,12 @@ pub struct Node {
     pub slot: usize,
     /// The engine's own id, known from its first request.
     pub owner: OnceLock<OwnerId>,
-    standing: Mutex<Standing>,
+    standing: Mutex<NodeState>,
     changed: Notify,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Standing {
+struct NodeState {
     dead: bool,
     frozen: bool,
     cut_off: bool,
@@ -38,12 +38,12 @@ impl Node {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Standing)) {
+    fn change(&self, change: impl FnOnce(&mut NodeState)) {
         change(&mut self.standing.lock().unwrap());
         self.changed.notify_waiters();
     }
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> NodeState {
         *self.standing.lock().unwrap()
     }
 
@@ -85,7 +85,7 @@ impl Node {
         self.until(|standing| standing.dead).await;
     }
 
-    async fn until(&self, is_so: impl Fn(Standing) -> bool) {
+    async fn until(&self, is_so: impl Fn(NodeState) -> bool) {
         loop {
             let changed = self.changed.notified();
             if is_so(self.standing()) {

@@ -7,8 +7,8 @@ use hapax_engine::limits::SWEEP_EVERY;
 use tokio::time::{sleep, timeout};
 
 use super::fleet::Fleet;
-use super::performing::WORKFLOW;
-use super::program::{Effort, Op, Program, Then};
+use super::program::{EffectBehaviour, GenerationEnd, Op, Program};
+use super::program_workflow::WORKFLOW;
 use super::world::World;
 
 /// Checks that idle nodes poll for work now and then, and do nothing else.
@@ -42,9 +42,9 @@ pub async fn check_each_node(world: &World, fleet: &Fleet) -> Result<(), String>
     let members = fleet.members();
     for member in &members {
         members.iter().for_each(|other| other.node.cut_off(other.node.name != member.node.name));
-        let effort = Effort { ms: 20, ..Effort::quick() };
+        let effort = EffectBehaviour { ms: 20, ..EffectBehaviour::quick() };
         let ops = vec![Op::Step(effort), Op::Sleep { ms: 50 }, Op::Step(effort)];
-        let program = Program { generation: 0, ops, then: Then::Complete };
+        let program = Program { generation: 0, ops, then: GenerationEnd::Complete };
         let patience = (world.settings.lease_for + world.settings.poll_every) * 2 + Duration::from_secs(1);
         match timeout(patience, async { member.engine.start(WORKFLOW, &program).await?.wait_for_end().await })
             .await

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 pub struct Program {
     pub generation: u32,
     pub ops: Vec<Op>,
-    pub then: Then,
+    pub then: GenerationEnd,
 }
 
 /// How a generation ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Then {
+pub enum GenerationEnd {
     Complete,
     Fail,
     Again(Box<Program>),
@@ -22,12 +22,12 @@ pub enum Then {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Op {
     /// A step with an effect.
-    Step(Effort),
+    Step(EffectBehaviour),
     /// A step that is undone if the run fails or is cancelled.
-    Book(Effort),
+    Book(EffectBehaviour),
     /// A step that may be entered again only if it is known not to have happened.
     Wire {
-        effort: Effort,
+        effort: EffectBehaviour,
         has_probe: bool,
     },
     /// An after-effect.
@@ -73,7 +73,7 @@ impl Op {
 
 /// Behaviour of an effect.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Effort {
+pub struct EffectBehaviour {
     pub ms: u64,
     /// Number of entries that fail before one succeeds.
     pub fails: u32,
@@ -96,7 +96,7 @@ pub enum Answer {
     Never,
 }
 
-impl Effort {
+impl EffectBehaviour {
     fn draw(dice: &mut Rng) -> Self {
         let ms = match dice.u32(0..10) {
             0..=4 => 0,
@@ -105,7 +105,7 @@ impl Effort {
             _ => dice.u64(300..2_500),
         };
         let fails = if dice.u32(0..4) == 0 { dice.u32(1..=2) } else { 0 };
-        Effort {
+        EffectBehaviour {
             ms,
             fails,
             is_final: fails == 1 && dice.u32(0..4) == 0,
@@ -127,7 +127,7 @@ impl Effort {
     }
 
     pub fn quick() -> Self {
-        Effort {
+        EffectBehaviour {
             ms: 0,
             fails: 0,
             is_final: false,
@@ -150,12 +150,12 @@ impl Program {
         let ops: Vec<Op> = (0..count).map(|_| draw_op(dice, 0)).collect();
         let then = match dice.u32(0..6) {
             _ if generation < last => {
-                Then::Again(Box::new(Self::draw_generation(dice, generation + 1, last)))
+                GenerationEnd::Again(Box::new(Self::draw_generation(dice, generation + 1, last)))
             }
             // Only a failing run shows whether an interrupted booking is undone.
-            0..=3 if ops.iter().any(Op::may_drop_a_booking) => Then::Fail,
-            0 => Then::Fail,
-            _ => Then::Complete,
+            0..=3 if ops.iter().any(Op::may_drop_a_booking) => GenerationEnd::Fail,
+            0 => GenerationEnd::Fail,
+            _ => GenerationEnd::Complete,
         };
         Program { generation, ops, then }
     }
@@ -164,13 +164,13 @@ impl Program {
 fn draw_op(dice: &mut Rng, depth: usize) -> Op {
     let timeout_ms = |dice: &mut Rng| (dice.u32(0..3) == 0).then(|| dice.u64(1..3_000));
     match dice.u32(0..[18, 11, 10][depth]) {
-        0..=2 => Op::Step(Effort::draw(dice)),
-        3 => Op::Book(Effort::draw(dice)),
+        0..=2 => Op::Step(EffectBehaviour::draw(dice)),
+        3 => Op::Book(EffectBehaviour::draw(dice)),
         4 => Op::Sleep { ms: draw_sleep(dice) },
         5 => Op::Promise { timeout_ms: timeout_ms(dice), key: draw_key(dice) },
         6 => Op::Signal { timeout_ms: timeout_ms(dice) },
         7 => Op::Remember,
-        8 => Op::Wire { effort: Effort::draw(dice), has_probe: dice.u32(0..3) == 0 },
+        8 => Op::Wire { effort: EffectBehaviour::draw(dice), has_probe: dice.u32(0..3) == 0 },
         9 => Op::OutboxMessage,
         10 if depth > 0 => draw_child(dice),
         10 | 11 => Op::Both((0..dice.usize(2..=4)).map(|_| draw_branch(dice)).collect()),
@@ -188,7 +188,7 @@ fn draw_child(dice: &mut Rng) -> Op {
     // Nested children are rare, so that programs end.
     let depth = if dice.u32(0..4) == 0 { 1 } else { 2 };
     let ops = (0..dice.usize(1..=2)).map(|_| draw_op(dice, depth)).collect();
-    let then = if dice.u32(0..6) == 0 { Then::Fail } else { Then::Complete };
+    let then = if dice.u32(0..6) == 0 { GenerationEnd::Fail } else { GenerationEnd::Complete };
     Op::Child { program: Program { generation: 0, ops, then }, outlives: dice.u32(0..3) == 0 }
 }
 
@@ -218,10 +218,10 @@ pub fn shared_key(n: u8) -> String {
 
 fn draw_rival(dice: &mut Rng) -> Op {
     match dice.u32(0..5) {
-        0 => Op::Step(Effort::draw(dice)),
+        0 => Op::Step(EffectBehaviour::draw(dice)),
         1 => Op::Promise { timeout_ms: None, key: draw_key(dice) },
         2 => Op::Signal { timeout_ms: None },
         // It takes a while, so it is often interrupted.
-        _ => Op::Book(Effort { ms: dice.u64(20..2_000), ..Effort::draw(dice) }),
+        _ => Op::Book(EffectBehaviour { ms: dice.u64(20..2_000), ..EffectBehaviour::draw(dice) }),
     }
 }

@@ -59,7 +59,7 @@ pub struct Account {
 
 /// State of an effect at the provider, for people who check there.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Truth {
+pub enum ProviderRecord {
     Happened(Value),
     DidNotHappen,
     /// An execution is inside the code, or the provider works on it: it may still happen.
@@ -68,7 +68,7 @@ pub enum Truth {
 
 /// The provider's treatment of one request.
 #[derive(Debug, Clone, Copy)]
-pub struct Treatment {
+pub struct RequestHandling {
     /// True if the effect happens.
     pub happens: bool,
     /// Time the provider works on it, whether or not the caller waits.
@@ -78,7 +78,7 @@ pub struct Treatment {
 }
 
 /// Guard of one execution inside a step's code; dropping it leaves the code.
-pub struct Inside {
+pub struct ExecutionGuard {
     world: Arc<World>,
     node: Arc<Node>,
     run: RunId,
@@ -129,12 +129,14 @@ impl Provider {
         }
     }
 
-    pub fn truth(&self, key: &str) -> Truth {
+    pub fn truth(&self, key: &str) -> ProviderRecord {
         let account = self.account(key);
         match account.output {
-            Some(output) => Truth::Happened(output),
-            None if account.working > 0 || account.inside.values().any(|inside| *inside > 0) => Truth::Open,
-            None => Truth::DidNotHappen,
+            Some(output) => ProviderRecord::Happened(output),
+            None if account.working > 0 || account.inside.values().any(|inside| *inside > 0) => {
+                ProviderRecord::Open
+            }
+            None => ProviderRecord::DidNotHappen,
         }
     }
 
@@ -215,7 +217,13 @@ fn held_by(world: &World, node: &Node, run: RunId) -> Result<RunView, Option<Run
 }
 
 /// Enters a step's code. Checks at this very moment, whatever the node does next.
-pub fn enter(world: &Arc<World>, node: &Arc<Node>, run: RunId, attempt: &Attempt, most: u32) -> Inside {
+pub fn enter(
+    world: &Arc<World>,
+    node: &Arc<Node>,
+    run: RunId,
+    attempt: &Attempt,
+    most: u32,
+) -> ExecutionGuard {
     let key = attempt.idempotency_key().to_string();
     let shown = shown(world, run, &key);
     world.log(&node.name, &format!("enters {shown}, attempt {}", attempt.number()));
@@ -270,7 +278,7 @@ pub fn enter(world: &Arc<World>, node: &Arc<Node>, run: RunId, attempt: &Attempt
             "invariant 35: {shown} is entered for the {entry}th time; {most} tries are allowed"
         ));
     }
-    Inside { world: world.clone(), node: node.clone(), run, key, fence, entry }
+    ExecutionGuard { world: world.clone(), node: node.clone(), run, key, fence, entry }
 }
 
 /// A probe asks about an effect.
@@ -283,10 +291,10 @@ pub fn ask(world: &World, node: &Node, run: RunId, key: &str) {
     }
 }
 
-impl Inside {
+impl ExecutionGuard {
     /// Sends the first byte of the request. The provider works on it from now on, whatever happens to the caller; the
     /// answer reports that it is done.
-    pub fn send(&self, treatment: Treatment, output: Value) -> oneshot::Receiver<()> {
+    pub fn send(&self, treatment: RequestHandling, output: Value) -> oneshot::Receiver<()> {
         let (world, key) = (self.world.clone(), self.key.clone());
         let shown = shown(&world, self.run, &key);
         if held_by(&world, &self.node, self.run).is_err() {
@@ -327,7 +335,7 @@ impl World {
         self: &Arc<Self>,
         key: &str,
         shown: &str,
-        treatment: Treatment,
+        treatment: RequestHandling,
         output: Value,
     ) -> oneshot::Receiver<()> {
         let (answer, answered) = oneshot::channel();
@@ -373,7 +381,7 @@ impl World {
     }
 }
 
-impl Drop for Inside {
+impl Drop for ExecutionGuard {
     fn drop(&mut self) {
         self.world.log(&self.node.name, "leaves");
         self.world.provider.with(&self.key, |account| {

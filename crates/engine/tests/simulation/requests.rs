@@ -16,11 +16,11 @@ pub struct Requests {
     /// Runs that people successfully resumed, with the number of pauses that had taken effect when they asked.
     resumed: BTreeMap<RunId, u64>,
     /// Acknowledged retries.
-    retried: Vec<Retried>,
+    retried: Vec<AcknowledgedRetry>,
 }
 
 /// A retry that was acknowledged.
-struct Retried {
+struct AcknowledgedRetry {
     run: RunId,
     generation: Generation,
     /// Version that the retry wrote.
@@ -86,7 +86,7 @@ impl Requests {
 
     /// Notes an acknowledged retry of a failed run.
     pub fn note_retried(&mut self, head: &RunHead, from: Option<&str>) {
-        self.retried.push(Retried {
+        self.retried.push(AcknowledgedRetry {
             run: head.id(),
             generation: head.generation,
             version: head.version,
@@ -98,7 +98,7 @@ impl Requests {
     /// been driven and has ended since, and the step to repeat has no record from before.
     pub fn lost_retry(&self, log: &RunLog, events: &[RunEvent]) -> Option<String> {
         let mine = self.retried.iter().filter(|retried| retried.run == log.head.id());
-        for Retried { generation, version, from, .. } in mine {
+        for AcknowledgedRetry { generation, version, from, .. } in mine {
             let is_it = |event: &&RunEvent| event.version == *version && event.kind == EventKind::Retried;
             let Some(retried) = events.iter().find(is_it) else {
                 return Some(format!("a retry was accepted at version {version}, and is not in the history"));

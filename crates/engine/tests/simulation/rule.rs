@@ -45,7 +45,7 @@ impl Rule {
         Rule::FamiliesKept,
     ];
 
-    /// The rules to enforce: all, or only those that `HAPAX_SIM_RULES` names.
+    /// The rules to enforce: all, or only the ones in `HAPAX_SIM_RULES`.
     pub fn in_force() -> Vec<Rule> {
         match std::env::var("HAPAX_SIM_RULES") {
             Err(_) => Rule::ALL.to_vec(),

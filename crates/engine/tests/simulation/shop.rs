@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use super::fleet::Fleet;
 use super::node::Node;
-use super::provider::{Treatment, Truth};
+use super::provider::{ProviderRecord, RequestHandling};
 use super::rule::Rule;
 use super::watch::at_once;
 use super::world::World;
@@ -95,7 +95,8 @@ async fn act(world: Arc<World>, node: Arc<Node>, call: StepCall) -> Result<Actio
     let is_repeat = honours_key && world.provider.has_happened(&key);
     let (answer, happens) = if world.is_calm() || is_repeat { ("done", true) } else { (answer, happens) };
     let longest = if world.chance(4) { Duration::from_millis(1_500) } else { Duration::from_millis(50) };
-    let treatment = Treatment { happens, works_for: world.span(longest), answers_after: world.span(longest) };
+    let treatment =
+        RequestHandling { happens, works_for: world.span(longest), answers_after: world.span(longest) };
     let answered = world.work_on(&key, &shown, treatment, Value::Null);
     answered.await.map_err(|_| Failure::unknown("the provider vanished"))?;
     world.may_pause(&node).await;
@@ -265,9 +266,9 @@ impl Shop {
             let in_doubt = |operation: &Operation| operation.state.status() == OperationStatus::InDoubt;
             for operation in self.operations().into_iter().filter(in_doubt) {
                 let resolution = match self.world.provider.truth(operation.effect_key().as_str()) {
-                    Truth::Happened(output) => Resolution::Happened { output },
-                    Truth::DidNotHappen => Resolution::DidNotHappen,
-                    Truth::Open => continue,
+                    ProviderRecord::Happened(output) => Resolution::Happened { output },
+                    ProviderRecord::DidNotHappen => Resolution::DidNotHappen,
+                    ProviderRecord::Open => continue,
                 };
                 let Some(member) = self.fleet.any() else { continue };
                 let by = Actor::new("ada", Role::Manager);

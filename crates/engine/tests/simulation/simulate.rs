@@ -9,39 +9,39 @@ use hapax_engine::store::{ListOutbox, RunView, Store};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
+use super::api_callers::ApiCallers;
 use super::clients::Job;
 use super::evidence::check_evidence;
+use super::external_callers::ExternalCallers;
 use super::families::list_unswept;
 use super::fleet::Fleet;
 use super::forgetting::forget;
-use super::front_desk::FrontDesk;
-use super::outside::Outside;
 use super::probe;
 use super::shop::Shop;
-use super::shown;
 use super::storm;
-use super::tally::Tally;
+use super::tally::SimulationCounts;
 use super::trace::Digest;
+use super::trace_text;
 use super::watch::{at_once, check_store, every_run};
 use super::world::World;
 
 /// A seed that passed.
 #[derive(Debug)]
-pub struct Passed {
-    pub tally: Tally,
+pub struct PassedSeed {
+    pub tally: SimulationCounts,
     pub digest: Digest,
 }
 
 /// A seed that failed.
 #[derive(Debug)]
-pub struct Broken {
+pub struct FailedSeed {
     pub seed: u64,
     pub what: String,
     pub last_lines: String,
 }
 
 /// Runs `seed` on this thread, on a clock that jumps to the next timer.
-pub fn simulate(seed: u64) -> Result<Passed, Broken> {
+pub fn simulate(seed: u64) -> Result<PassedSeed, FailedSeed> {
     // The engines draw ids, tokens and jitter from this generator.
     hapax_engine::model::seed_thread_rng(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -54,8 +54,8 @@ pub fn simulate(seed: u64) -> Result<Passed, Broken> {
             played = play(&world) => played,
         };
         match played.and_then(|()| world.broken().map_or(Ok(()), Err)) {
-            Ok(()) => Ok(Passed { tally: *world.tally.lock().unwrap(), digest: world.digest() }),
-            Err(what) => Err(Broken { seed, what, last_lines: world.last_lines() }),
+            Ok(()) => Ok(PassedSeed { tally: *world.tally.lock().unwrap(), digest: world.digest() }),
+            Err(what) => Err(FailedSeed { seed, what, last_lines: world.last_lines() }),
         }
     })
 }
@@ -65,9 +65,9 @@ async fn play(world: &Arc<World>) -> Result<(), String> {
     let jobs: Vec<Arc<Job>> = (0..world.settings.jobs).map(|number| Job::draw(world, number)).collect();
     let clients: Vec<_> =
         jobs.iter().map(|job| tokio::spawn(job.clone().pursue(world.clone(), fleet.clone()))).collect();
-    let outside = Outside::new(world.clone(), fleet.clone());
+    let outside = ExternalCallers::new(world.clone(), fleet.clone());
     let people = tokio::spawn(outside.clone().act());
-    let (shop, desk) = (Shop::launch(world, &fleet), FrontDesk::launch(world, &fleet));
+    let (shop, desk) = (Shop::launch(world, &fleet), ApiCallers::launch(world, &fleet));
     let attendants = tokio::spawn(shop.clone().attend());
     storm::rage(world, &fleet).await;
     storm::heal(world, &fleet);
@@ -137,7 +137,7 @@ fn what_it_waits_for(world: &World, head: &RunHead) -> String {
         })
         .collect();
     let signals = log.signals.len();
-    let (standing, lines) = (shown::head(head, world), world.last_lines_of(head.id()));
+    let (standing, lines) = (trace_text::head(head, world), world.last_lines_of(head.id()));
     format!("  {standing}: {signals} unread signals; open steps: {}\n{lines}", open.join(", "))
 }
 

@@ -5,10 +5,10 @@ use hapax_engine::runtime::Stats;
 macro_rules! tally {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-        pub struct Tally { $($(#[$doc])* pub $name: u64),* }
+        pub struct SimulationCounts { $($(#[$doc])* pub $name: u64),* }
 
-        impl Tally {
-            pub fn add(&mut self, other: &Tally) {
+        impl SimulationCounts {
+            pub fn add(&mut self, other: &SimulationCounts) {
                 $(self.$name += other.$name;)*
             }
 
@@ -75,7 +75,7 @@ tally! {
     leases_given_back,
     request_conflicts,
     events_repeated,
-    // What became of families.
+    // Outcomes of families.
     families_cancelled,
     children_over_limits,
     children_of_cancelled,
@@ -85,7 +85,7 @@ tally! {
 /// Rare even over many seeds, so a zero means nothing.
 const MAY_BE_ABSENT: [&str; 2] = ["repeats_refused", "repeats_allowed"];
 
-impl Tally {
+impl SimulationCounts {
     pub fn add_stats(&mut self, stats: &Stats) {
         self.starts_found_their_run += stats.duplicates;
         self.conflicts += stats.conflicts;
@@ -109,7 +109,7 @@ impl Tally {
     }
 }
 
-impl std::fmt::Display for Tally {
+impl std::fmt::Display for SimulationCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let all: Vec<String> = self.all().iter().map(|(name, count)| format!("{name} {count}")).collect();
         f.write_str(&all.join(", "))

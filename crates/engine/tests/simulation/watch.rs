@@ -13,25 +13,25 @@ use hapax_engine::model::{
 use hapax_engine::store::{ListJournal, ListRuns, RunView, Store, StoredJournalEntry, StoredKey};
 
 use super::families::Families;
-use super::performing::EXPECTED;
+use super::program_workflow::EXPECTED;
 use super::provider::Provider;
 use super::requests::Requests;
 use super::rule::Rule;
 
 /// One step of one generation of a run; its outcome is permanent.
-pub type Place = (RunId, Generation, StepId);
+pub type StepPlace = (RunId, Generation, StepId);
 
 #[derive(Default)]
 pub struct Watch {
     runs: BTreeMap<RunId, RunHead>,
     keys: BTreeMap<StoredKey, RunId>,
-    outcomes: BTreeMap<Place, StepState>,
+    outcomes: BTreeMap<StepPlace, StepState>,
     /// The next signal to deliver to each run; values count up from 0.
     signals: BTreeMap<RunId, u64>,
     /// Runs whose last generation may have consumed signals without leaving a record.
     began_anew: BTreeSet<RunId>,
     /// Wake-up time of each sleep.
-    sleeps: BTreeMap<Place, Timestamp>,
+    sleeps: BTreeMap<StepPlace, Timestamp>,
     /// Number of times people reopened each run.
     retries: BTreeMap<RunId, u32>,
     /// Number of times people allowed each claimed effect to happen again.

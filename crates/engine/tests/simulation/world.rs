@@ -13,14 +13,14 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::families::Families;
+use super::network_faults::{FaultRates, RequestFate};
 use super::node::Node;
 use super::provider::Provider;
 use super::requests::Requests;
 use super::rule::Rule;
-use super::tally::Tally;
+use super::tally::SimulationCounts;
 use super::trace::{Digest, Trace};
 use super::watch::Watch;
-use super::weather::{Journey, Weather};
 
 /// Noon of an arbitrary day: 2026-01-01.
 pub const NOON: Timestamp = Timestamp::from_millis(1_767_268_800_000);
@@ -32,10 +32,10 @@ pub struct World {
     pub store: MemoryStore,
     pub settings: Settings,
     pub provider: Provider,
-    pub tally: Mutex<Tally>,
+    pub tally: Mutex<SimulationCounts>,
     started: Instant,
-    weather: Mutex<Weather>,
-    storm: Weather,
+    weather: Mutex<FaultRates>,
+    storm: FaultRates,
     is_calm: AtomicBool,
     dice: Mutex<Rng>,
     trace: Mutex<Trace>,
@@ -113,7 +113,7 @@ impl World {
     pub fn new(seed: u64) -> Self {
         let mut dice = Rng::with_seed(seed);
         let settings = Settings::draw(&mut dice);
-        let weather = Weather::draw(&mut dice, settings.lease_for);
+        let weather = FaultRates::draw(&mut dice, settings.lease_for);
         let mut watch = Watch::default();
         watch.families.keep_to(settings.families);
         World {
@@ -174,17 +174,17 @@ impl World {
         trace.last_lines_of(&name)
     }
 
-    pub fn count(&self, count: impl FnOnce(&mut Tally)) {
+    pub fn count(&self, count: impl FnOnce(&mut SimulationCounts)) {
         count(&mut self.tally.lock().unwrap());
     }
 
-    pub fn journey(&self, writes: bool, may_echo: bool) -> Journey {
+    pub fn journey(&self, writes: bool, may_echo: bool) -> RequestFate {
         let weather = *self.weather.lock().unwrap();
         self.roll(|dice| weather.journey(dice, writes, may_echo))
     }
 
     pub fn calm_down(&self) {
-        *self.weather.lock().unwrap() = Weather::calm();
+        *self.weather.lock().unwrap() = FaultRates::calm();
         self.is_calm.store(true, Ordering::Relaxed);
     }
 

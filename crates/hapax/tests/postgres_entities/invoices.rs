@@ -23,7 +23,7 @@ const TABLES: &str = "CREATE TABLE invoices (id text PRIMARY KEY, status text NO
         ('inv-3', 'overdue', 1, now(), '2026-009', 500, 600)";
 
 /// Called with where the transaction is, when all is written and nothing committed.
-type Midway = Arc<dyn Fn(&str) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+type BeforeCommit = Arc<dyn Fn(&str) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 fn workflow() -> Result<EntityWorkflow> {
     let statuses = [
@@ -69,7 +69,7 @@ async fn apply_payment(tx: &Transaction<'_>, call: &StepCall) -> Result<ActionAn
     ActionAnswer::done(json!({ "payment": payment }))
 }
 
-async fn open(url: &str, clock: Option<Arc<ManualClock>>, midway: Option<Midway>) -> Engine {
+async fn open(url: &str, clock: Option<Arc<ManualClock>>, midway: Option<BeforeCommit>) -> Engine {
     let builder = Hapax::builder(url);
     let hapax = match clock {
         Some(clock) => builder.clock(clock).open().await.unwrap().into_engine().unwrap(),
@@ -106,17 +106,17 @@ async fn open(url: &str, clock: Option<Arc<ManualClock>>, midway: Option<Midway>
     hapax
 }
 
-struct Books {
+struct InvoiceTables {
     database: Database,
     admin: Client,
 }
 
-impl Books {
-    async fn new() -> Books {
+impl InvoiceTables {
+    async fn new() -> InvoiceTables {
         let database = Database::empty().await.unwrap();
         let admin = database.connect().await.unwrap();
         admin.batch_execute(TABLES).await.unwrap();
-        Books { database, admin }
+        InvoiceTables { database, admin }
     }
 
     /// The rows under one number, as `id status total`, with a dagger at what is deleted.
@@ -151,7 +151,7 @@ async fn by_two(nodes: &[Engine; 2], id: &str, step: &str, input: serde_json::Va
 /// S1.10, S1.54: of two who apply one payment at once, one does, be the invoice sent or overdue.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_callers_make_one_clone_and_one_payment() {
-    let books = Books::new().await;
+    let books = InvoiceTables::new().await;
     let nodes =
         [open(&books.database.url(), None, None).await, open(&books.database.url(), None, None).await];
     by_two(&nodes, "inv-1", "regenerate", json!({})).await;
@@ -172,7 +172,7 @@ async fn doomed_process() {
     let Ok(url) = std::env::var("HAPAX_DOOMED_URL") else { return };
     let (id, step) = (std::env::var("HAPAX_DOOMED_ID").unwrap(), std::env::var("HAPAX_DOOMED_STEP").unwrap());
     let _told = lines();
-    let midway: Midway = Arc::new(|what| {
+    let midway: BeforeCommit = Arc::new(|what| {
         say(&json!({ "midway": what }));
         Box::pin(std::future::pending())
     });
@@ -195,7 +195,7 @@ struct Story {
 
 async fn killed_midway(story: Story) {
     let Story { id, step, number, .. } = story;
-    let books = Books::new().await;
+    let books = InvoiceTables::new().await;
     let url = books.database.url();
     let (hear, heard) = mpsc::channel();
     let environment = [("HAPAX_DOOMED_URL", &*url), ("HAPAX_DOOMED_ID", id), ("HAPAX_DOOMED_STEP", step)];

@@ -8,13 +8,13 @@ use hapax_http_idempotency::{Policy, limits};
 use serde_json::json;
 
 use crate::world::{
-    Stage, World, also, anna, gated_world, key, on_every_store, pay, request, until, with_headers,
+    StoreAndClock, World, also, anna, gated_world, key, on_every_store, pay, request, until, with_headers,
 };
 
 const DAY: Duration = limits::A_DAY;
 const SECOND: Duration = Duration::from_secs(1);
 
-fn book(stage: &Stage) -> &dyn RequestKeyStore {
+fn book(stage: &StoreAndClock) -> &dyn RequestKeyStore {
     stage.store.request_key_store().unwrap()
 }
 
@@ -44,7 +44,7 @@ on_every_store!(
 );
 
 /// S2.31, S2.6, S2.35: the replay is identical byte for byte, and there is no second charge.
-async fn a_retry_gets_the_same_bytes_and_nothing_is_charged_again(stage: Stage) {
+async fn a_retry_gets_the_same_bytes_and_nothing_is_charged_again(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::money());
     let first = world.send(pay("abc", 5)).await;
     assert_eq!(first.status, 201);
@@ -65,7 +65,7 @@ async fn a_retry_gets_the_same_bytes_and_nothing_is_charged_again(stage: Stage) 
 }
 
 /// G2.1, S2.32, S2.12, S2.36.
-async fn another_amount_is_a_conflict_that_tells_what_is_stored(stage: Stage) {
+async fn another_amount_is_a_conflict_that_tells_what_is_stored(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     let first = world.send(pay("abc", 5)).await;
     let other = world.send(pay("abc", 6)).await;
@@ -84,7 +84,7 @@ async fn another_amount_is_a_conflict_that_tells_what_is_stored(stage: Stage) {
 }
 
 /// G2.2, S2.33, S2.13: one charge, and both callers receive the same body.
-async fn two_at_once_charge_once_and_get_the_same_body(stage: Stage) {
+async fn two_at_once_charge_once_and_get_the_same_body(stage: StoreAndClock) {
     let world = gated_world(&stage, Policy::default());
     let one = world.send_aside(pay("abc", 5));
     let two = world.send_aside(pay("abc", 5));
@@ -98,7 +98,7 @@ async fn two_at_once_charge_once_and_get_the_same_body(stage: Stage) {
 }
 
 /// G2.2, S2.13.
-async fn a_caller_that_stops_waiting_gets_request_in_progress(stage: Stage) {
+async fn a_caller_that_stops_waiting_gets_request_in_progress(stage: StoreAndClock) {
     let world = gated_world(&stage, Policy::default());
     let first = world.send_aside(pay("abc", 5));
     world.shop.until_began(1).await;
@@ -116,7 +116,7 @@ async fn a_caller_that_stops_waiting_gets_request_in_progress(stage: Stage) {
 }
 
 /// S2.30: a retry that reaches another node sees the same store.
-async fn another_node_waits_for_the_first_and_gives_its_answer(stage: Stage) {
+async fn another_node_waits_for_the_first_and_gives_its_answer(stage: StoreAndClock) {
     let world = gated_world(&stage, Policy::default());
     let other = world.other_node(stage.store.clone(), Policy::default());
     let first = world.send_aside(pay("abc", 5));
@@ -131,7 +131,7 @@ async fn another_node_waits_for_the_first_and_gives_its_answer(stage: Stage) {
 }
 
 /// S2.29: a key in its grace period gets 410.
-async fn an_expired_key_is_refused_in_its_grace_and_then_new(stage: Stage) {
+async fn an_expired_key_is_refused_in_its_grace_and_then_new(stage: StoreAndClock) {
     let world = World::new(&stage, Policy { grace: 10 * SECOND, ..Policy::default() });
     world.send(pay("abc", 5)).await;
     stage.clock.advance(DAY - SECOND);
@@ -147,7 +147,7 @@ async fn an_expired_key_is_refused_in_its_grace_and_then_new(stage: Stage) {
 
 /// S2.5, S2.11, S2.23, S2.24, S2.25, S2.39: exactly 24 hours. A late retry that names its first sending is not silently
 /// run again.
-async fn an_expired_key_is_new_unless_the_caller_says_that_it_is_late(stage: Stage) {
+async fn an_expired_key_is_new_unless_the_caller_says_that_it_is_late(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     world.send(pay("abc", 5)).await;
     stage.clock.advance(DAY);
@@ -162,7 +162,7 @@ async fn an_expired_key_is_new_unless_the_caller_says_that_it_is_late(stage: Sta
     assert_eq!(world.send(unknown).await.code(), "idempotency_window_passed");
 }
 
-async fn a_late_request_whose_key_is_known_is_answered(stage: Stage) {
+async fn a_late_request_whose_key_is_known_is_answered(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     let old = "Mon, 29 Dec 2025 12:00:00 GMT";
     let first = world.send(pay("abc", 5)).await;
@@ -171,7 +171,7 @@ async fn a_late_request_whose_key_is_known_is_answered(stage: Stage) {
     assert_eq!(again.body, first.body);
 }
 
-async fn a_first_sending_that_is_no_date_is_refused(stage: Stage) {
+async fn a_first_sending_that_is_no_date_is_refused(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     let odd = also(pay("abc", 5), "idempotency-first-sent", "yesterday");
     let twice = also(pay("abc", 5), "idempotency-first-sent", "Thu, 01 Jan 2026 12:00:00 GMT");
@@ -185,7 +185,7 @@ async fn a_first_sending_that_is_no_date_is_refused(stage: Stage) {
 }
 
 /// S2.9: 1 to 255 printable ASCII characters; anything else is refused before the operation begins.
-async fn an_invalid_key_is_refused_before_anything_is_stored(stage: Stage) {
+async fn an_invalid_key_is_refused_before_anything_is_stored(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     let long = "k".repeat(256);
     let mut bad: Vec<_> =
@@ -207,7 +207,7 @@ async fn an_invalid_key_is_refused_before_anything_is_stored(stage: Stage) {
 }
 
 /// S2.8: a key is explicitly required or optional.
-async fn a_missing_key_is_refused_only_where_it_is_needed(stage: Stage) {
+async fn a_missing_key_is_refused_only_where_it_is_needed(stage: StoreAndClock) {
     let keyless = || with_headers("POST", "/payments", &[("authorization", "Bearer anna")], "{}");
     let strict = World::new(&stage, Policy::money());
     let refused = strict.send(keyless()).await;
@@ -221,7 +221,7 @@ async fn a_missing_key_is_refused_only_where_it_is_needed(stage: Stage) {
 }
 
 /// S2.7.
-async fn bare_and_quoted_are_the_same_key(stage: Stage) {
+async fn bare_and_quoted_are_the_same_key(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     world.send(pay("abc", 5)).await;
     assert!(world.send(pay("\"abc\"", 5)).await.is_replayed());
@@ -231,7 +231,9 @@ async fn bare_and_quoted_are_the_same_key(stage: Stage) {
 }
 
 /// S2.4, S2.28: the canonical form is compared, so middleware that reorders fields changes nothing.
-async fn the_order_of_fields_and_white_space_do_not_count_and_the_service_gets_what_was_sent(stage: Stage) {
+async fn the_order_of_fields_and_white_space_do_not_count_and_the_service_gets_what_was_sent(
+    stage: StoreAndClock,
+) {
     let world = World::new(&stage, Policy::default());
     let body = "{ \"to\":\"bob\",\n \"amount\": 5.0 }";
     world.send(request("POST", "/payments", "abc", body)).await;
@@ -244,7 +246,7 @@ async fn the_order_of_fields_and_white_space_do_not_count_and_the_service_gets_w
 }
 
 /// S2.4.
-async fn method_path_query_and_body_count(stage: Stage) {
+async fn method_path_query_and_body_count(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     world.send(request("POST", "/payments?a=1", "abc", "{}")).await;
     for other in [
@@ -262,7 +264,7 @@ async fn method_path_query_and_body_count(stage: Stage) {
     assert_eq!(world.shop.charges(), 1);
 }
 
-async fn bodies_that_are_not_json_are_compared_by_their_bytes(stage: Stage) {
+async fn bodies_that_are_not_json_are_compared_by_their_bytes(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     world.send(request("POST", "/payments", "abc", "amount=5")).await;
     assert!(world.send(request("POST", "/payments", "abc", "amount=5")).await.is_replayed());
@@ -271,7 +273,7 @@ async fn bodies_that_are_not_json_are_compared_by_their_bytes(stage: Stage) {
 }
 
 /// S2.7, S2.10: scoped to the credential.
-async fn the_same_key_of_another_caller_is_another_key(stage: Stage) {
+async fn the_same_key_of_another_caller_is_another_key(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     world.send(pay("abc", 5)).await;
     let bert = [("authorization", "Bearer bert"), ("idempotency-key", "abc")];
@@ -279,14 +281,14 @@ async fn the_same_key_of_another_caller_is_another_key(stage: Stage) {
     assert_eq!(other.json()["charge"], 2);
 }
 
-async fn a_caller_nobody_knows_is_refused(stage: Stage) {
+async fn a_caller_nobody_knows_is_refused(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     let refused = world.send(with_headers("POST", "/payments", &[("idempotency-key", "abc")], "{}")).await;
     assert_eq!((refused.status.as_u16(), refused.code().as_str()), (401, "caller_unknown"));
     assert_eq!(world.shop.charges(), 0);
 }
 
-async fn what_does_not_mutate_is_passed_on(stage: Stage) {
+async fn what_does_not_mutate_is_passed_on(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::money());
     for method in ["GET", "HEAD", "PUT", "OPTIONS"] {
         for bad_or_good in ["abc", ""] {
@@ -299,7 +301,7 @@ async fn what_does_not_mutate_is_passed_on(stage: Stage) {
     assert_eq!(book(&stage).find_oldest_request().await.unwrap(), None);
 }
 
-async fn patch_and_delete_are_held_to_the_contract(stage: Stage) {
+async fn patch_and_delete_are_held_to_the_contract(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::money());
     for method in ["PATCH", "DELETE"] {
         world.send(request(method, "/payments", method, "")).await;
@@ -309,7 +311,7 @@ async fn patch_and_delete_are_held_to_the_contract(stage: Stage) {
 }
 
 /// G2.4: a failure is stored too, 5xx included.
-async fn an_operation_that_began_is_stored_whatever_its_outcome(stage: Stage) {
+async fn an_operation_that_began_is_stored_whatever_its_outcome(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     for status in [200, 202, 204, 303, 402, 422, 500, 502, 503] {
         world.shop.answers_status(status);
@@ -325,7 +327,7 @@ async fn an_operation_that_began_is_stored_whatever_its_outcome(stage: Stage) {
 }
 
 /// G2.4: a refusal before the operation began is not stored.
-async fn a_request_that_did_not_begin_can_be_retried_under_its_key(stage: Stage) {
+async fn a_request_that_did_not_begin_can_be_retried_under_its_key(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     for status in [400, 401, 403, 404, 405, 406, 409, 411, 412, 413, 415, 428, 429] {
         let key = format!("refused-{status}");
@@ -340,7 +342,7 @@ async fn a_request_that_did_not_begin_can_be_retried_under_its_key(stage: Stage)
     }
 }
 
-async fn a_large_body_is_refused_with_or_without_its_length(stage: Stage) {
+async fn a_large_body_is_refused_with_or_without_its_length(stage: StoreAndClock) {
     let world = World::new(&stage, Policy { max_body_bytes: 10, ..Policy::default() });
     let whole = request("POST", "/payments", "abc", "12345678901");
     let chunks = ["123456", "78901"].map(Ok::<_, std::io::Error>);

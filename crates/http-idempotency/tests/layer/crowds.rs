@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hapax_http_idempotency::Policy;
 
-use crate::world::{Stage, World, gated_world, memory, on_every_store, pay, until};
+use crate::world::{StoreAndClock, World, gated_world, memory, on_every_store, pay, until};
 
 const CROWD: usize = 1_000;
 
@@ -14,7 +14,7 @@ on_every_store!(
 );
 
 /// S2.33, S2.1: with one request key, identical bodies.
-async fn a_thousand_at_once_charge_once_and_get_identical_bodies(stage: Stage) {
+async fn a_thousand_at_once_charge_once_and_get_identical_bodies(stage: StoreAndClock) {
     let world = gated_world(&stage, Policy::default());
     let nodes = [world.other_node(stage.store.clone(), Policy::default()), world];
     let all: Vec<_> = (0..CROWD).map(|n| nodes[n % 2].send_aside(pay("abc", 5))).collect();
@@ -34,7 +34,7 @@ async fn a_thousand_at_once_charge_once_and_get_identical_bodies(stage: Stage) {
 }
 
 /// S2.27: the first to commit wins. The refused one leaves the key to the others.
-async fn a_thousand_after_a_refusal_still_charge_once(stage: Stage) {
+async fn a_thousand_after_a_refusal_still_charge_once(stage: StoreAndClock) {
     let world = gated_world(&stage, Policy::default());
     world.shop.answers(|number| match number {
         1 => crate::world::answer(429, "{}"),

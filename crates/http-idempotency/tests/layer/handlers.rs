@@ -18,8 +18,8 @@ use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::world::{
-    Shop, Stage, World, also, anna, answer, gated_world, key, memory, on_every_store, pay, receive, request,
-    until, with_headers,
+    Shop, StoreAndClock, World, also, anna, answer, gated_world, key, memory, on_every_store, pay, receive,
+    request, until, with_headers,
 };
 
 on_every_store!(
@@ -35,7 +35,7 @@ on_every_store!(
     the_full_path_counts_where_a_router_cuts_it,
 );
 
-async fn a_panic_counts_as_an_outcome(stage: Stage) {
+async fn a_panic_counts_as_an_outcome(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     world.shop.answers(|_| panic!("planned"));
     let first = world.send(pay("abc", 5)).await;
@@ -50,7 +50,7 @@ async fn a_panic_counts_as_an_outcome(stage: Stage) {
     assert_eq!(world.layer.in_flight(), 0);
 }
 
-async fn a_service_that_fails_or_breaks_off_is_answered_once(stage: Stage) {
+async fn a_service_that_fails_or_breaks_off_is_answered_once(stage: StoreAndClock) {
     let layer = IdempotencyLayer::new(stage.store.clone(), Policy::default()).unwrap();
     let layer = layer.identified_by(ByHeader::authorization());
     let fails =
@@ -73,7 +73,7 @@ async fn a_service_that_fails_or_breaks_off_is_answered_once(stage: Stage) {
     assert_eq!(fails.oneshot(keyless).await.unwrap_err().to_string(), "secret");
 }
 
-async fn a_large_answer_goes_out_whole_and_is_not_done_again(stage: Stage) {
+async fn a_large_answer_goes_out_whole_and_is_not_done_again(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     let at_most = limits::MAX_STORED_ANSWER_BYTES;
     world.shop.answers(move |_| answer(200, &"x".repeat(at_most)));
@@ -91,7 +91,7 @@ async fn a_large_answer_goes_out_whole_and_is_not_done_again(stage: Stage) {
     assert_eq!(world.layer.stats().not_kept, 1);
 }
 
-async fn a_confidential_answer_is_given_once_and_kept_nowhere(stage: Stage) {
+async fn a_confidential_answer_is_given_once_and_kept_nowhere(stage: StoreAndClock) {
     let layer = IdempotencyLayer::new(stage.store.clone(), Policy::default()).unwrap();
     let layer = layer.identified_by(ByHeader::authorization());
     let world = World::with(layer.clone().confidential(), Arc::new(Shop::open()));
@@ -123,7 +123,7 @@ async fn a_confidential_answer_is_given_once_and_kept_nowhere(stage: Stage) {
     assert_eq!(world.send(pay("refused", 5)).await.status, 201, "nothing began");
 }
 
-async fn a_handler_may_overrule_what_its_status_tells(stage: Stage) {
+async fn a_handler_may_overrule_what_its_status_tells(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     for (status, said, is_stored) in [(503, Outcome::Release, false), (404, Outcome::Store, true)] {
         world.shop.answers(move |_| {
@@ -137,7 +137,7 @@ async fn a_handler_may_overrule_what_its_status_tells(stage: Stage) {
     }
 }
 
-async fn a_handler_is_told_its_operation(stage: Stage) {
+async fn a_handler_is_told_its_operation(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     world.send(pay("abc", 5)).await;
     world.send(pay("def", 5)).await;
@@ -148,7 +148,7 @@ async fn a_handler_is_told_its_operation(stage: Stage) {
 }
 
 /// S2.5, S2.11.
-async fn how_long_an_answer_is_kept_may_be_said_for_one_request(stage: Stage) {
+async fn how_long_an_answer_is_kept_may_be_said_for_one_request(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     let mut asked = pay("by-request", 5);
     asked.extensions_mut().insert(Keep(limits::SEVEN_DAYS));
@@ -170,7 +170,7 @@ async fn how_long_an_answer_is_kept_may_be_said_for_one_request(stage: Stage) {
 }
 
 /// S2.8.
-async fn whether_a_key_is_needed_may_be_said_for_one_request(stage: Stage) {
+async fn whether_a_key_is_needed_may_be_said_for_one_request(stage: StoreAndClock) {
     let layer = IdempotencyLayer::new(stage.store.clone(), Policy::default()).unwrap();
     let layer = layer.identified_by(ByHeader::authorization());
     let layer = layer.needed_by(|parts| (parts.uri.path() == "/payments").then_some(KeyNeed::Required));
@@ -188,14 +188,14 @@ async fn whether_a_key_is_needed_may_be_said_for_one_request(stage: Stage) {
     }
 }
 
-async fn headers_that_a_policy_adds_come_back(stage: Stage) {
+async fn headers_that_a_policy_adds_come_back(stage: StoreAndClock) {
     let keep_headers = vec!["set-cookie".parse().unwrap()];
     let world = World::new(&stage, Policy { keep_headers, ..Policy::default() });
     world.send(pay("abc", 5)).await;
     assert_eq!(world.send(pay("abc", 5)).await.headers["set-cookie"], "a=b");
 }
 
-async fn the_full_path_counts_where_a_router_cuts_it(stage: Stage) {
+async fn the_full_path_counts_where_a_router_cuts_it(stage: StoreAndClock) {
     let world = World::new(&stage, Policy::default());
     let below = |prefix: &str| {
         let mut request = pay("abc", 5);
@@ -207,9 +207,9 @@ async fn the_full_path_counts_where_a_router_cuts_it(stage: Stage) {
     assert_eq!(world.send(below("/shop-2")).await.code(), "idempotency_key_conflict");
 }
 
-struct Traced;
+struct TraceHeader;
 
-impl Problems for Traced {
+impl Problems for TraceHeader {
     fn write(&self, problem: &Problem, extensions: &Extensions) -> Response<Bytes> {
         let mut problem = problem.clone();
         let trace = extensions.get::<&str>().copied().unwrap_or("none");
@@ -233,7 +233,7 @@ async fn a_service_writes_refusals_its_own_way_and_is_told_of_events() {
     let seen = Seen::default();
     let layer = IdempotencyLayer::new(memory().store, Policy::default()).unwrap();
     let layer =
-        layer.identified_by(ByHeader::authorization()).observed_by(seen.clone()).refusing_with(Traced);
+        layer.identified_by(ByHeader::authorization()).observed_by(seen.clone()).refusing_with(TraceHeader);
     let world = World::with(layer, Arc::new(Shop::open()));
     world.send(pay("abc", 5)).await;
     world.send(pay("abc", 5)).await;

@@ -4,7 +4,7 @@ use hapax_engine::store::RequestKeyStore;
 use hapax_http_idempotency::Policy;
 
 use crate::faulty_store::{Fault, FaultyStore, Verb};
-use crate::world::{Stage, World, anna, gated_world, key, memory, on_every_store, pay, until};
+use crate::world::{StoreAndClock, World, anna, gated_world, key, memory, on_every_store, pay, until};
 
 on_every_store!(
     a_caller_that_goes_away_stops_nothing_and_gets_the_answer_when_it_comes_back,
@@ -13,7 +13,7 @@ on_every_store!(
 );
 
 /// S2.1.
-async fn a_caller_that_goes_away_stops_nothing_and_gets_the_answer_when_it_comes_back(stage: Stage) {
+async fn a_caller_that_goes_away_stops_nothing_and_gets_the_answer_when_it_comes_back(stage: StoreAndClock) {
     let world = gated_world(&stage, Policy::default());
     let first = world.send_aside(pay("abc", 5));
     world.shop.until_began(1).await;
@@ -28,7 +28,7 @@ async fn a_caller_that_goes_away_stops_nothing_and_gets_the_answer_when_it_comes
     assert_eq!(world.shop.charges(), 1);
 }
 
-async fn one_that_stops_waiting_takes_nothing_with_it(stage: Stage) {
+async fn one_that_stops_waiting_takes_nothing_with_it(stage: StoreAndClock) {
     let world = gated_world(&stage, Policy::default());
     let first = world.send_aside(pay("abc", 5));
     world.shop.until_began(1).await;
@@ -39,7 +39,7 @@ async fn one_that_stops_waiting_takes_nothing_with_it(stage: Stage) {
     assert_eq!(first.await.unwrap().status, 201);
 }
 
-async fn a_server_that_stops_waits_for_what_is_in_flight(stage: Stage) {
+async fn a_server_that_stops_waits_for_what_is_in_flight(stage: StoreAndClock) {
     let world = gated_world(&stage, Policy::default());
     world.send_aside(pay("abc", 5)).abort();
     let first = world.send_aside(pay("def", 5));

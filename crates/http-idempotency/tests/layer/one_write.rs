@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
 
 use crate::faulty_store::{Fault, FaultyStore, Verb};
-use crate::world::{Answer, Stage, also, answer, memory, pay, receive, until};
+use crate::world::{Answer, StoreAndClock, also, answer, memory, pay, receive, until};
 
 /// How a call of the service was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ struct Call {
 }
 
 /// A service that starts a run for each request.
-struct Desk {
+struct RunService {
     engine: Engine,
     calls: Mutex<Vec<Call>>,
     began: watch::Sender<usize>,
@@ -42,7 +42,7 @@ struct Desk {
     panics: AtomicUsize,
 }
 
-async fn handle(State(desk): State<Arc<Desk>>, request: Request) -> Response {
+async fn handle(State(desk): State<Arc<RunService>>, request: Request) -> Response {
     let fresh = request.extensions().get::<FreshKey>().cloned();
     let OperationId(id) = *request.extensions().get::<OperationId>().expect("it has an operation");
     let began = {
@@ -98,19 +98,19 @@ async fn pay_quickly(_: Ctx, amount: u64) -> Result<u64, hapax_engine::model::Fa
 
 /// A node of the service.
 struct Node {
-    desk: Arc<Desk>,
+    desk: Arc<RunService>,
     layer: IdempotencyLayer,
     app: Router,
     store: Arc<dyn Store>,
 }
 
 impl Node {
-    fn new(stage: &Stage, store: Arc<dyn Store>, run_key: Option<&'static str>) -> Self {
+    fn new(stage: &StoreAndClock, store: Arc<dyn Store>, run_key: Option<&'static str>) -> Self {
         let engine = Engine::launch(store.clone(), stage.clock.clone(), EngineOptions::default()).unwrap();
         engine.register("pay", pay_quickly).unwrap();
         let layer = IdempotencyLayer::new(store.clone(), Policy::default()).unwrap();
         let layer = layer.identified_by(ByHeader::authorization()).in_one_write();
-        let desk = Arc::new(Desk {
+        let desk = Arc::new(RunService {
             engine,
             calls: Mutex::default(),
             began: watch::Sender::new(0),
@@ -123,7 +123,7 @@ impl Node {
         Node { desk, layer, app, store }
     }
 
-    fn open(stage: &Stage, store: Arc<dyn Store>) -> Self {
+    fn open(stage: &StoreAndClock, store: Arc<dyn Store>) -> Self {
         let node = Node::new(stage, store, None);
         node.let_through(1_000_000);
         node

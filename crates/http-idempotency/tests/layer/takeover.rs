@@ -9,7 +9,7 @@ use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{RequestId, Timestamp};
 use hapax_http_idempotency::{ByHeader, IdempotencyLayer, OnTakeover, Outcome, Policy, limits};
 
-use crate::world::{Shop, Stage, World, also, answer, gated_world, memory, pay, until};
+use crate::world::{Shop, StoreAndClock, World, also, answer, gated_world, memory, pay, until};
 
 const HOLD: Duration = limits::DEFAULT_HOLD;
 
@@ -19,7 +19,7 @@ fn on_runtime<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// A process that crashes in the middle: its runtime ends, and with it every task. Returns the operation that it began.
-fn crash_in_the_middle(stage: &Stage) -> RequestId {
+fn crash_in_the_middle(stage: &StoreAndClock) -> RequestId {
     on_runtime(async {
         let world = gated_world(stage, Policy::default());
         world.send_aside(pay("abc", 5));

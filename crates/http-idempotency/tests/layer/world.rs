@@ -22,14 +22,14 @@ use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
 
 /// A store with its clock.
-pub struct Stage {
+pub struct StoreAndClock {
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
 }
 
-pub fn memory() -> Stage {
+pub fn memory() -> StoreAndClock {
     let clock = Arc::new(ManualClock::default());
-    Stage { store: Arc::new(MemoryStore::new(clock.clone())), clock }
+    StoreAndClock { store: Arc::new(MemoryStore::new(clock.clone())), clock }
 }
 
 /// Runs each test on every store that keeps request keys.
@@ -120,7 +120,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(stage: &Stage, policy: Policy) -> Self {
+    pub fn new(stage: &StoreAndClock, policy: Policy) -> Self {
         Self::over(stage.store.clone(), policy)
     }
 
@@ -172,7 +172,7 @@ impl Shop {
     }
 }
 
-pub fn gated_world(stage: &Stage, policy: Policy) -> World {
+pub fn gated_world(stage: &StoreAndClock, policy: Policy) -> World {
     let layer = IdempotencyLayer::new(stage.store.clone(), policy).unwrap();
     World::with(layer.identified_by(ByHeader::authorization()), Arc::new(Shop::gated()))
 }

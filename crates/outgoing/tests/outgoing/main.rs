@@ -1,7 +1,7 @@
 //! Outgoing requests: destinations, encryption, and answers.
 
+mod destinations;
 mod encryption;
+mod responses;
 #[path = "support/server.rs"]
 mod server;
-mod what_comes_back;
-mod where_requests_go;

@@ -51,12 +51,12 @@ pub(crate) struct KeptSession {
 #[serde(transparent)]
 struct KeyHash(#[serde(with = "hash_as_hex")] SecretHash);
 
-/// What a session rests on.
+/// Proof of identity behind a session.
 #[derive(Debug)]
 pub(super) enum Proof<'a> {
     /// An API key.
     Key(&'a ApiKey),
-    /// What an identity provider says.
+    /// Claims of an identity provider.
     Person(Attested),
 }
 
@@ -102,11 +102,11 @@ type Found = (Arc<Session>, Option<Arc<StoredCredential>>);
 pub(super) struct Sessions {
     directory: Directory,
     people: Option<Arc<People>>,
-    known: Mutex<Known>,
+    known: Mutex<SessionCache>,
 }
 
 #[derive(Default)]
-struct Known {
+struct SessionCache {
     /// By cookie.
     sessions: HashMap<String, Remembered>,
     /// How often all was forgotten: what was read before that may be older than the change.
@@ -226,7 +226,7 @@ impl Sessions {
         Ok(Some((session, credential)))
     }
 
-    /// Who a session belongs to now; `None` if what it rests on no longer counts.
+    /// Owner of a session; `None` if its proof no longer counts.
     async fn owner_of(
         &self,
         kept: &KeptSession,

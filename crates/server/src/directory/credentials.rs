@@ -164,7 +164,7 @@ impl StoredCredential {
         (is_current | is_old) & is_alive
     }
 
-    /// Whoever asks with it.
+    /// Caller that uses it.
     pub(crate) fn identity(&self) -> Identity {
         Identity {
             workspace: self.workspace.clone(),

@@ -13,8 +13,8 @@ use hapax_engine::runtime::TransitionOutcome;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::fleet::{Fleet, Member};
-use super::office::{IGNORES_KEYS, MODULE, SimulatedNodes};
+use super::fleet::{Fleet, SimulatedNode};
+use super::simulated_server::{IGNORES_KEYS, MODULE, SimulatedNodes};
 use super::watch::every_run;
 use super::world::World;
 use crate::entities::Uploading;
@@ -72,7 +72,7 @@ impl Callers {
     }
 
     /// Any living node. A caller whose node dies in the middle never hears from it.
-    async fn any(&self) -> Member {
+    async fn any(&self) -> SimulatedNode {
         loop {
             sleep(self.world.span(Duration::from_millis(200))).await;
             if let Some(member) = self.fleet.any() {
@@ -82,7 +82,7 @@ impl Callers {
     }
 
     /// Asks one node after the other until one gives a final answer.
-    async fn ask<T, F>(&self, what: &str, ask: impl Fn(Member) -> F) -> Option<(T, Member)>
+    async fn ask<T, F>(&self, what: &str, ask: impl Fn(SimulatedNode) -> F) -> Option<(T, SimulatedNode)>
     where
         F: Future<Output = CallOutcome<T>>,
     {

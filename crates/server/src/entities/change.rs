@@ -190,7 +190,7 @@ impl Entities {
         match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
             PutOutcome::Put(item) => self.learn(&item).await,
             PutOutcome::Stale(_) | PutOutcome::NameTaken(_) | PutOutcome::Exists(_) | PutOutcome::Missing => {
-                let detail = "Another request changed the entity workflow meanwhile; look at it again.";
+                let detail = "Another request changed the entity workflow in between; read it again.";
                 Err(Problem::new(Code::Concurrency, detail))
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hapax_api as api;
 use hapax_api::{Code, Problem};
-use hapax_documents::{CheckedEntity, EntityDocument, Format, Known, check_entity};
+use hapax_documents::{CheckedEntity, DeclaredNames, EntityDocument, Format, check_entity};
 use hapax_engine::model::{CatalogItem, EntityWorkflow, Name, Timestamp, Version, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -47,7 +47,7 @@ impl StoredWorkflow {
             Problem::new(Code::StoreBroken, detail)
         };
         let kept: EntityWorkflowBody = item.body.to().map_err(|error| broken(&error))?;
-        let checked = check_entity(kept.document.get(), Format::Json, &Known::default());
+        let checked = check_entity(kept.document.get(), Format::Json, &DeclaredNames::default());
         let checked = checked.map_err(|problems| broken(&format!("{} problems", problems.len())))?;
         Ok(StoredWorkflow {
             id: item.id.clone(),

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::Entities;
 use super::host::DocumentHost;
 use super::stored::StoredWorkflow;
-use crate::catalog_watcher::{CatalogWatcher, LastRead};
+use crate::catalog_watcher::{CatalogWatcher, LastFullRead};
 use crate::errors::{problem_of, problem_of_store};
 
 impl Entities {
@@ -144,7 +144,7 @@ impl CatalogWatcher for Entities {
         &*self.store
     }
 
-    fn last_read(&self) -> &LastRead {
+    fn last_read(&self) -> &LastFullRead {
         &self.last_read
     }
 

@@ -23,11 +23,11 @@ use crate::limits::{
 #[derive(Debug)]
 pub(super) struct Figures {
     store: Arc<dyn Store>,
-    last: Mutex<Last>,
+    last: Mutex<CachedFigures>,
 }
 
 #[derive(Debug, Default)]
-struct Last {
+struct CachedFigures {
     asked_at: Option<Instant>,
     is_up: bool,
     seen: Option<(Instant, StoreFigures)>,
@@ -50,7 +50,7 @@ pub(super) struct StoreFigures {
 
 /// Result of reading the store.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct StoreReading {
     pub(super) is_up: bool,
     /// The last figures, which may be old if the store is down.
     pub(super) figures: Option<StoreFigures>,
@@ -63,7 +63,7 @@ impl Figures {
     }
 
     /// Concurrent scrapes share one read of the store.
-    pub(super) async fn read(&self, entities: &Entities) -> Reading {
+    pub(super) async fn read(&self, entities: &Entities) -> StoreReading {
         let mut last = self.last.lock().await;
         if last.asked_at.is_none_or(|at| at.elapsed() >= STORE_FIGURES_KEPT_FOR) {
             last.asked_at = Some(Instant::now());
@@ -84,7 +84,7 @@ impl Figures {
         }
         let age = last.seen.as_ref().map_or(Duration::ZERO, |(at, _)| at.elapsed());
         let figures = last.seen.as_ref().map(|(_, figures)| figures.clone());
-        Reading { is_up: last.is_up, figures, age }
+        StoreReading { is_up: last.is_up, figures, age }
     }
 
     async fn look(&self, entities: &Entities) -> Result<StoreFigures, StoreError> {

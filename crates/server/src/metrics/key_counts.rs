@@ -16,14 +16,14 @@ const OTHERS: &str = "other";
 
 /// How a key was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum KeyUse {
     New,
     Replayed,
     Conflicted,
 }
 
-const USES: [(Use, &str); 3] =
-    [(Use::New, "new"), (Use::Replayed, "replayed"), (Use::Conflicted, "conflicted")];
+const USES: [(KeyUse, &str); 3] =
+    [(KeyUse::New, "new"), (KeyUse::Replayed, "replayed"), (KeyUse::Conflicted, "conflicted")];
 
 type Counts = [u64; USES.len()];
 
@@ -77,19 +77,19 @@ impl KeyCounts {
     pub(super) fn count_request_key(&self, scope: &RequestScope, event: Event) {
         self.request_keys[event as usize].fetch_add(1, Ordering::Relaxed);
         match event {
-            Event::Began => self.count_by_credential(scope, Use::New),
-            Event::Replayed => self.count_by_credential(scope, Use::Replayed),
-            Event::Conflicted => self.count_by_credential(scope, Use::Conflicted),
+            Event::Began => self.count_by_credential(scope, KeyUse::New),
+            Event::Replayed => self.count_by_credential(scope, KeyUse::Replayed),
+            Event::Conflicted => self.count_by_credential(scope, KeyUse::Conflicted),
             _ => {}
         }
     }
 
-    pub(super) fn count_business_key(&self, of: KeyOf, scope: &RequestScope, usage: Use) {
+    pub(super) fn count_business_key(&self, of: KeyOf, scope: &RequestScope, usage: KeyUse) {
         self.business_keys[of as usize][usage as usize].fetch_add(1, Ordering::Relaxed);
         self.count_by_credential(scope, usage);
     }
 
-    fn count_by_credential(&self, scope: &RequestScope, usage: Use) {
+    fn count_by_credential(&self, scope: &RequestScope, usage: KeyUse) {
         let mut all = self.by_credential.lock().expect("no holder panics");
         let is_full = all.known.len() >= MAX_CREDENTIAL_SERIES;
         if let Some(counts) = all.known.get_mut(scope) {
@@ -155,7 +155,7 @@ mod tests {
         for number in 0..MAX_CREDENTIAL_SERIES + 5 {
             counts.count_request_key(&scope(number), Event::Replayed);
         }
-        counts.count_business_key(KeyOf::Operation, &scope(0), Use::Replayed);
+        counts.count_business_key(KeyOf::Operation, &scope(0), KeyUse::Replayed);
         let mut out = Exposition::default();
         counts.write(&mut out);
         let text = out.finish();

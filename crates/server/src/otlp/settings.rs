@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hapax_outgoing::{Place, Rules};
+use hapax_outgoing::{DestinationPattern, Rules};
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Uri};
 
@@ -14,7 +14,7 @@ pub struct OtlpSettings {
     url: String,
     headers: HeaderMap,
     service: String,
-    place: Place,
+    place: DestinationPattern,
 }
 
 /// Error in the settings of the environment.
@@ -94,7 +94,7 @@ impl fmt::Debug for OtlpSettings {
     }
 }
 
-fn place_of(url: &str) -> Result<Place, OtlpError> {
+fn place_of(url: &str) -> Result<DestinationPattern, OtlpError> {
     let endpoint = |why: &str| OtlpError::Endpoint(why.to_owned());
     let uri: Uri = url.parse().map_err(|_| endpoint("this is no address"))?;
     let default_port = match uri.scheme_str() {
@@ -104,7 +104,7 @@ fn place_of(url: &str) -> Result<Place, OtlpError> {
     };
     let host = uri.host().ok_or_else(|| endpoint("there is no host in it"))?;
     let port = uri.port_u16().unwrap_or(default_port);
-    let place = format!("{host}:{port}").parse::<Place>();
+    let place = format!("{host}:{port}").parse::<DestinationPattern>();
     place.map_err(|error| OtlpError::Endpoint(error.to_string()))
 }
 

@@ -43,7 +43,7 @@ pub(super) enum Value {
 }
 
 /// An open span.
-struct Open {
+struct OpenSpan {
     trace_id: Option<[u8; 16]>,
     span_id: [u8; 8],
     parent_span_id: Option<[u8; 8]>,
@@ -63,7 +63,7 @@ impl SpanLayer {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let mut open = Open {
+        let mut open = OpenSpan {
             trace_id: None,
             span_id: random(),
             parent_span_id: None,
@@ -75,7 +75,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         };
         attributes.record(&mut open);
         if let Some(parent) = span.parent()
-            && let Some(above) = parent.extensions().get::<Open>()
+            && let Some(above) = parent.extensions().get::<OpenSpan>()
         {
             open.trace_id = above.trace_id;
             open.parent_span_id = Some(above.span_id);
@@ -86,14 +86,14 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if let Some(open) = span.extensions_mut().get_mut::<Open>() {
+        if let Some(open) = span.extensions_mut().get_mut::<OpenSpan>() {
             values.record(open);
         }
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
-        let Some(open) = span.extensions_mut().remove::<Open>() else { return };
+        let Some(open) = span.extensions_mut().remove::<OpenSpan>() else { return };
         if !open.is_sampled {
             return;
         }
@@ -115,7 +115,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
     }
 }
 
-impl Open {
+impl OpenSpan {
     fn keep(&mut self, name: &'static str, value: Value) {
         match (name, &value) {
             ("trace_id", Value::Text(text)) => self.trace_id = read_hex(text),
@@ -140,7 +140,7 @@ impl Open {
     }
 }
 
-impl Visit for Open {
+impl Visit for OpenSpan {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.record_str(field, &format!("{value:?}"));
     }

@@ -29,7 +29,7 @@ impl Attested {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).map(str::trim);
         let subject = text("sub").unwrap_or_default().to_owned();
         let is_usable = |name: &&str| HumanText::Person.check(name).is_ok();
-        // An address that nobody confirmed may be that of somebody else.
+        // An unconfirmed address may belong to another person.
         let is_unconfirmed =
             options.name_claim == "email" && claims.get("email_verified") == Some(&Value::Bool(false));
         let named = text(&options.name_claim).filter(|_| !is_unconfirmed).filter(is_usable);

@@ -153,13 +153,13 @@ impl<'a> Token<'a> {
         Ok(self.claims)
     }
 
-    /// Does the token name no key? Then an unknown signature may be that of a new key.
+    /// Does the token name no key? Then an unknown signature may belong to a new key.
     pub(crate) fn names_no_key(&self) -> bool {
         self.header.kid.is_none()
     }
 }
 
-/// What the claims must say.
+/// Required values of the claims.
 #[derive(Debug)]
 pub(crate) struct Expected<'a> {
     pub(crate) issuer: &'a str,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hapax_engine::model::Timestamp;
-use hapax_outgoing::{Outgoing, Place, Request, Rules, Unusable};
+use hapax_outgoing::{DestinationPattern, InvalidRules, Outgoing, Request, Rules};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use secrecy::ExposeSecret;
@@ -47,7 +47,7 @@ impl From<ProviderFault> for Rejected {
     }
 }
 
-/// What a provider says about itself.
+/// Description of a provider by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct Description {
     issuer: String,
@@ -60,7 +60,7 @@ pub(super) struct Description {
 
 /// Description and keys, and when they were read.
 #[derive(Debug, Clone)]
-struct Known {
+struct ProviderKeys {
     description: Arc<Description>,
     keys: Arc<Vec<Key>>,
     read_at: Timestamp,
@@ -68,7 +68,7 @@ struct Known {
 
 #[derive(Debug, Default)]
 struct Cache {
-    known: Option<Known>,
+    known: Option<ProviderKeys>,
     /// When reading began last, so that nobody makes the server ask all the time.
     tried_at: Option<Timestamp>,
     /// When reading failed last, if it did not succeed since.
@@ -77,7 +77,7 @@ struct Cache {
     searched_at: Option<Timestamp>,
 }
 
-/// A provider, with what is known of it.
+/// A provider with its cached description and keys.
 pub(super) struct Provider {
     pub(super) options: ProviderOptions,
     outgoing: Outgoing,
@@ -99,10 +99,10 @@ struct Tokens {
 }
 
 impl Provider {
-    pub(super) fn new(options: ProviderOptions, outgoing: &Outgoing) -> Result<Self, Unusable> {
+    pub(super) fn new(options: ProviderOptions, outgoing: &Outgoing) -> Result<Self, InvalidRules> {
         let common = outgoing.rules();
         // The operator named the issuer, so it may be on a private network.
-        let issuer = place_of(&options.issuer).and_then(|place| place.parse::<Place>().ok());
+        let issuer = place_of(&options.issuer).and_then(|place| place.parse::<DestinationPattern>().ok());
         let rules = Rules {
             allow: common.allow.iter().cloned().chain(issuer).collect(),
             max_response_bytes: MAX_IDENTITY_ANSWER_BYTES,
@@ -155,7 +155,7 @@ impl Provider {
         may
     }
 
-    async fn known(&self, now: Timestamp) -> Result<Known, ProviderFault> {
+    async fn known(&self, now: Timestamp) -> Result<ProviderKeys, ProviderFault> {
         let (known, tried_at, failed_at) = {
             let cache = self.cache.lock().expect("no holder panics");
             (cache.known.clone(), cache.tried_at, cache.failed_at)
@@ -182,8 +182,8 @@ impl Provider {
         }
     }
 
-    /// Reads description and keys, unless somebody else did since `seen`.
-    async fn read(&self, now: Timestamp, seen: Option<Timestamp>) -> Result<Known, ProviderFault> {
+    /// Reads description and keys, unless another request did since `seen`.
+    async fn read(&self, now: Timestamp, seen: Option<Timestamp>) -> Result<ProviderKeys, ProviderFault> {
         let _turn = self.reading.acquire().await.expect("it is never closed");
         {
             let mut cache = self.cache.lock().expect("no holder panics");
@@ -205,7 +205,7 @@ impl Provider {
         read
     }
 
-    async fn read_now(&self, now: Timestamp) -> Result<Known, ProviderFault> {
+    async fn read_now(&self, now: Timestamp) -> Result<ProviderKeys, ProviderFault> {
         let base = self.options.issuer.trim_end_matches('/');
         let description: Description = self.get(&format!("{base}/.well-known/openid-configuration")).await?;
         if description.issuer != self.options.issuer {
@@ -223,7 +223,7 @@ impl Provider {
         }
         let keys = self.fetch(Request::get(&description.jwks_uri)).await?;
         let keys = Key::read_set(&keys).map_err(|_| fault("its keys cannot be read"))?;
-        Ok(Known { description: Arc::new(description), keys: Arc::new(keys), read_at: now })
+        Ok(ProviderKeys { description: Arc::new(description), keys: Arc::new(keys), read_at: now })
     }
 
     /// Exchanges the code of a sign-in for the ID token.

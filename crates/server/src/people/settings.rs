@@ -16,7 +16,7 @@ use crate::limits::{MAX_IDENTITY_PROVIDERS, MAX_PEOPLE_RULES};
 pub struct PeopleOptions {
     /// Address of the server as browsers reach it, without a path. Providers send people back to it.
     pub public_url: String,
-    /// The providers, in the order in which the sign-in page shows them.
+    /// The providers, in the order of the sign-in page.
     #[serde(rename = "provider")]
     pub providers: Vec<ProviderOptions>,
 }
@@ -40,7 +40,7 @@ pub struct ProviderOptions {
     /// The secret that the file holds.
     #[serde(skip)]
     pub client_secret: Option<SecretString>,
-    /// What to ask for.
+    /// Requested scopes.
     #[serde(default = "default_scopes")]
     pub scopes: Vec<String>,
     /// Audiences of access tokens that the API accepts. Without any, this provider's tokens count only for the console.
@@ -52,7 +52,7 @@ pub struct ProviderOptions {
     /// Claim that the rules look at: a text or a list of texts. A dot leads into an object.
     #[serde(default = "default_role_claim")]
     pub role_claim: String,
-    /// Who gets which role; the first rule that fits decides.
+    /// Rules from claims to roles; the first rule that fits decides.
     #[serde(default, rename = "rule")]
     pub rules: Vec<RoleRule>,
 }

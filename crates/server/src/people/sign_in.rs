@@ -20,7 +20,7 @@ use crate::limits::{MAX_CODE_BYTES, MAX_SIGN_IN_COOKIE_BYTES, MAX_USED_STATES, S
 
 /// Where the console takes people back.
 const CALLBACK: &str = "/console/sign-in/callback";
-/// What the cookie is sealed for.
+/// Purpose of the sealed cookie.
 const SEALED_FOR: &str = "console sign-in";
 
 /// A sign-in that was begun.
@@ -28,11 +28,11 @@ const SEALED_FOR: &str = "console sign-in";
 pub(crate) struct Begun {
     /// Where the browser goes.
     pub(crate) url: String,
-    /// What it keeps meanwhile.
+    /// State kept in the cookie.
     pub(crate) cookie: String,
 }
 
-/// What the browser brought back.
+/// Parameters of the redirect back.
 #[derive(Debug, Default)]
 pub(crate) struct Returned<'a> {
     pub(crate) cookie: &'a str,

@@ -60,7 +60,7 @@ fn life_of(asked: Option<api::DurationText>) -> Result<Duration, Refused> {
     }
 }
 
-/// Role of the holder: one for people, and not above that of the credential.
+/// Role of the holder: a role for people, and not above the credential's role.
 fn role_of(asked: Role, own: Role) -> Result<Role, Refused> {
     match asked {
         Role::Worker | Role::Admin => {

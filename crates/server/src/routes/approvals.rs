@@ -75,7 +75,7 @@ fn not_counted(approval: &Approval, why: &AnswerRefused) -> Refused {
     }
 }
 
-/// Does a run of this document, or a run below it, ask people in a way that keeps whoever had it started from answering?
+/// Does a run of this document, or a run below it, exclude the person who had it started from answering?
 pub(crate) fn excludes_starter(steps: &[Step]) -> bool {
     steps.iter().any(|step| match &step.kind {
         StepKind::Approval(approval) => !approval.self_approval,

@@ -96,7 +96,7 @@ fn ruling_by(identity: &Acting, asked: &api::ResolveDoubt) -> Result<Ruling, Ref
     })
 }
 
-/// Proposes a decision about an effect in doubt. It settles nothing until somebody else confirms it.
+/// Proposes a decision about an effect in doubt. It settles nothing until another person confirms it.
 pub(crate) async fn propose(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

@@ -25,7 +25,7 @@ use crate::app::App;
 use crate::errors::{problem_of, problem_of_invalid};
 use crate::identity::Identity;
 use crate::limits::STEP_WAIT;
-use crate::metrics::{KeyOf, Use};
+use crate::metrics::{KeyOf, KeyUse};
 use crate::strict_json::StrictJson;
 use crate::translate::{entity_to_api, failure_to_api, operation_to_api, pending_operation_to_api};
 
@@ -78,20 +78,20 @@ pub(crate) async fn take_overriding(
 }
 
 /// Use of the step's key; `None` if the step had no effect.
-fn use_of_key(outcome: &TransitionOutcome, asked_at: Timestamp) -> Option<Use> {
+fn use_of_key(outcome: &TransitionOutcome, asked_at: Timestamp) -> Option<KeyUse> {
     let recorded = match outcome {
         TransitionOutcome::Done { recorded, .. }
         | TransitionOutcome::Rejected { operation: Some(_), recorded, .. }
         | TransitionOutcome::Failed { recorded, .. }
         | TransitionOutcome::Pending { recorded, .. } => *recorded,
         TransitionOutcome::InDoubt { operation } => operation.began_at < asked_at,
-        TransitionOutcome::KeyConflict { .. } => return Some(Use::Conflicted),
+        TransitionOutcome::KeyConflict { .. } => return Some(KeyUse::Conflicted),
         TransitionOutcome::Rejected { operation: None, .. }
         | TransitionOutcome::ClaimFailed { .. }
         | TransitionOutcome::NotAllowed { .. }
         | TransitionOutcome::OverrideRequired { .. } => return None,
     };
-    Some(if recorded { Use::Replayed } else { Use::New })
+    Some(if recorded { KeyUse::Replayed } else { KeyUse::New })
 }
 
 fn payload_of(input: &api::JsonObject) -> Result<Payload, Refused> {

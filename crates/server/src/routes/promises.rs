@@ -28,7 +28,7 @@ use crate::answer::{Refused, echo};
 use crate::app::App;
 use crate::errors::problem_of;
 use crate::identity::{Acting, Identity};
-use crate::metrics::{KeyOf, Use};
+use crate::metrics::{KeyOf, KeyUse};
 use crate::strict_json::StrictJson;
 use crate::translate::{
     deadline_of, early_settlement_to_api, parse_promise_ref, parse_promise_status, promise_to_api, rejection,
@@ -59,9 +59,9 @@ pub(crate) async fn create(
     let is_keyed = new.key.is_some();
     let made = app.engine_for(&identity).create_promise(new).await;
     let usage = match &made {
-        Ok(CreatePromiseOutcome::Created(_)) => Some(Use::New),
-        Ok(CreatePromiseOutcome::Exists(_)) => Some(Use::Replayed),
-        Err(Error::PromiseKeyConflict { .. }) => Some(Use::Conflicted),
+        Ok(CreatePromiseOutcome::Created(_)) => Some(KeyUse::New),
+        Ok(CreatePromiseOutcome::Exists(_)) => Some(KeyUse::Replayed),
+        Err(Error::PromiseKeyConflict { .. }) => Some(KeyUse::Conflicted),
         Err(_) => None,
     };
     if let Some(usage) = usage.filter(|_| is_keyed) {
@@ -297,9 +297,9 @@ async fn settled(
     let (wish, by) = (SettleRequest::new(settlement), identity.actor(None));
     let answer = app.settle(&identity.workspace, promise, wish, Some(KEEP_EARLY_SETTLEMENT_FOR), by).await;
     let usage = match &answer {
-        Ok(SettlePromiseOutcome::Settled(_) | SettlePromiseOutcome::KeptEarly { .. }) => Some(Use::New),
-        Ok(SettlePromiseOutcome::AlreadySettled(_)) => Some(Use::Replayed),
-        Err(Error::AlreadySettled) => Some(Use::Conflicted),
+        Ok(SettlePromiseOutcome::Settled(_) | SettlePromiseOutcome::KeptEarly { .. }) => Some(KeyUse::New),
+        Ok(SettlePromiseOutcome::AlreadySettled(_)) => Some(KeyUse::Replayed),
+        Err(Error::AlreadySettled) => Some(KeyUse::Conflicted),
         Err(_) => None,
     };
     if let Some(usage) = usage.filter(|_| is_keyed) {

@@ -59,7 +59,7 @@ pub(crate) async fn show(
     Ok(Json(event_with_body_to_api(&app.inbound.get_event(&identity.workspace, &source, &event).await?)))
 }
 
-/// Processes an event again, with the current source. Actions that were done are not done twice.
+/// Processes an event again, with the current source. Completed actions are not repeated.
 pub(crate) async fn reprocess(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

@@ -16,7 +16,7 @@ use crate::body_budget::BodyCharge;
 use crate::connection::Peer;
 use crate::limits::MAX_WEBHOOK_BYTES;
 use crate::strict_json::read_body;
-use crate::webhooks::inbound::{Intake, Named, Sent};
+use crate::webhooks::inbound::{IntakeResult, ReceivedRequest, SourceAddress};
 
 /// Receives a webhook for the source with this id. It is stored before the 2xx response; a
 /// duplicate does nothing.
@@ -26,7 +26,7 @@ pub(crate) async fn take_in(
     peer: Option<Extension<Peer>>,
     request: Request,
 ) -> Result<Response, Refused> {
-    take(&app, Named::Id(source), peer, request).await
+    take(&app, SourceAddress::Id(source), peer, request).await
 }
 
 /// Receives a webhook for a source named by its workspace and name.
@@ -36,12 +36,12 @@ pub(crate) async fn take_in_by_name(
     peer: Option<Extension<Peer>>,
     request: Request,
 ) -> Result<Response, Refused> {
-    take(&app, Named::InWorkspace { workspace, name }, peer, request).await
+    take(&app, SourceAddress::InWorkspace { workspace, name }, peer, request).await
 }
 
 async fn take(
     app: &App,
-    named: Named,
+    named: SourceAddress,
     peer: Option<Extension<Peer>>,
     request: Request,
 ) -> Result<Response, Refused> {
@@ -55,15 +55,15 @@ async fn take(
         charge.count_for(&source.workspace);
     }
     let body = read_body(body, MAX_WEBHOOK_BYTES).await?;
-    let sent = Sent { headers: &parts.headers, body: &body, address };
+    let sent = ReceivedRequest { headers: &parts.headers, body: &body, address };
     Ok(match app.inbound.take_in(source, sent).await? {
-        Intake::Taken(receipt) => {
+        IntakeResult::Taken(receipt) => {
             let status = match receipt.status {
                 ReceiptStatus::Received => StatusCode::ACCEPTED,
                 _ => StatusCode::OK,
             };
             (status, Json(receipt)).into_response()
         }
-        Intake::Challenged(challenge) => Json(api::WebhookChallenge { challenge }).into_response(),
+        IntakeResult::Challenged(challenge) => Json(api::WebhookChallenge { challenge }).into_response(),
     })
 }

@@ -175,7 +175,7 @@ pub(crate) async fn close(
     Ok(Json(app.workers.close(identity.worker(), &session)?).into_response())
 }
 
-/// Sessions of all nodes that answer, the oldest first. Another node that asks gets those of this one.
+/// Sessions of all nodes that answer, the oldest first. Another node that asks gets the sessions of this one.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

@@ -43,38 +43,38 @@ type Fault = (usize, &'static str);
 struct Scan<'a> {
     text: &'a str,
     at: usize,
-    open: Vec<Open<'a>>,
+    open: Vec<OpenContainer<'a>>,
     values: usize,
 }
 
 /// An open array or object.
-enum Open<'a> {
+enum OpenContainer<'a> {
     Array { index: usize },
-    Object { seen: Seen<'a>, key: Cow<'a, str> },
+    Object { seen: SeenKeys<'a>, key: Cow<'a, str> },
 }
 
 /// The keys of one object. A few are faster to compare than to hash.
-enum Seen<'a> {
+enum SeenKeys<'a> {
     Few(Vec<Cow<'a, str>>),
     Many(HashSet<Cow<'a, str>>),
 }
 
-impl<'a> Seen<'a> {
+impl<'a> SeenKeys<'a> {
     /// Adds `key`; returns false for a duplicate.
     fn insert(&mut self, key: Cow<'a, str>) -> bool {
         match self {
-            Seen::Few(keys) if keys.contains(&key) => false,
-            Seen::Few(keys) if keys.len() < FEW_KEYS => {
+            SeenKeys::Few(keys) if keys.contains(&key) => false,
+            SeenKeys::Few(keys) if keys.len() < FEW_KEYS => {
                 keys.push(key);
                 true
             }
-            Seen::Few(keys) => {
+            SeenKeys::Few(keys) => {
                 let mut many: HashSet<_> = keys.drain(..).collect();
                 many.insert(key);
-                *self = Seen::Many(many);
+                *self = SeenKeys::Many(many);
                 true
             }
-            Seen::Many(keys) => keys.insert(key),
+            SeenKeys::Many(keys) => keys.insert(key),
         }
     }
 }
@@ -102,16 +102,17 @@ impl<'a> Scan<'a> {
                 match (self.open.last_mut(), next) {
                     (None, None) => return Ok(()),
                     (None, Some(_)) => return Err((self.at, "Something follows the JSON value")),
-                    (Some(Open::Array { .. }), Some(b']')) | (Some(Open::Object { .. }), Some(b'}')) => {
+                    (Some(OpenContainer::Array { .. }), Some(b']'))
+                    | (Some(OpenContainer::Object { .. }), Some(b'}')) => {
                         self.at += 1;
                         self.open.pop();
                     }
-                    (Some(Open::Array { index }), Some(b',')) => {
+                    (Some(OpenContainer::Array { index }), Some(b',')) => {
                         *index += 1;
                         self.at += 1;
                         break;
                     }
-                    (Some(Open::Object { .. }), Some(b',')) => {
+                    (Some(OpenContainer::Object { .. }), Some(b',')) => {
                         self.at += 1;
                         self.key()?;
                         break;
@@ -130,7 +131,10 @@ impl<'a> Scan<'a> {
         let begin = self.peek();
         match begin {
             Some(b'{') => {
-                self.enter(Open::Object { seen: Seen::Few(Vec::new()), key: Cow::Borrowed("") })?;
+                self.enter(OpenContainer::Object {
+                    seen: SeenKeys::Few(Vec::new()),
+                    key: Cow::Borrowed(""),
+                })?;
                 if self.peek() == Some(b'}') {
                     return Ok(false);
                 }
@@ -138,7 +142,7 @@ impl<'a> Scan<'a> {
                 Ok(true)
             }
             Some(b'[') => {
-                self.enter(Open::Array { index: 0 })?;
+                self.enter(OpenContainer::Array { index: 0 })?;
                 Ok(self.peek() != Some(b']'))
             }
             Some(b'"') => {
@@ -159,7 +163,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn enter(&mut self, opened: Open<'a>) -> Result<(), Fault> {
+    fn enter(&mut self, opened: OpenContainer<'a>) -> Result<(), Fault> {
         if self.open.len() >= MAX_JSON_DEPTH {
             return Err((self.at, "The body is nested too deeply"));
         }
@@ -187,7 +191,7 @@ impl<'a> Scan<'a> {
         if said.len() > MAX_JSON_KEY_BYTES {
             return Err((begin, "A key is too long"));
         }
-        if let Some(Open::Object { seen, key }) = self.open.last_mut() {
+        if let Some(OpenContainer::Object { seen, key }) = self.open.last_mut() {
             *key = said.clone();
             if !seen.insert(said) {
                 return Err((begin, "A key is given twice in one object"));
@@ -203,8 +207,10 @@ impl<'a> Scan<'a> {
 
     fn path(&self) -> String {
         self.open.iter().fold(String::new(), |path, open| match open {
-            Open::Array { index } => format!("{path}/{index}"),
-            Open::Object { key, .. } => format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")),
+            OpenContainer::Array { index } => format!("{path}/{index}"),
+            OpenContainer::Object { key, .. } => {
+                format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
+            }
         })
     }
 }

@@ -23,13 +23,13 @@ use hapax_engine::Engine;
 use hapax_engine::model::{Name, Timestamp, WorkspaceId};
 use hapax_engine::store::{Catalog, Store, WebhookStore};
 
-use crate::catalog_watcher::LastRead;
+use crate::catalog_watcher::LastFullRead;
 use crate::definitions::Definitions;
 use crate::metrics::Metrics;
 use crate::rate_limit::FailedAuth;
 
 pub(crate) use change::Uploading;
-pub(crate) use intake::{Intake, Named, Sent};
+pub(crate) use intake::{IntakeResult, ReceivedRequest, SourceAddress};
 pub(crate) use log::{EventFilter, event_with_body_to_api, shown};
 pub(crate) use verify::DISBELIEVED;
 
@@ -43,8 +43,8 @@ pub(crate) struct InboundWebhooks {
     definitions: Arc<Definitions>,
     services: Arc<HostServices>,
     metrics: Arc<Metrics>,
-    known: RwLock<Known>,
-    last_read: LastRead,
+    known: RwLock<KnownSources>,
+    last_read: LastFullRead,
     /// Start of the next sweep.
     swept: Mutex<Option<(Timestamp, u64)>>,
     /// Failed verifications by address.
@@ -54,7 +54,7 @@ pub(crate) struct InboundWebhooks {
 
 /// The sources that this node knows.
 #[derive(Default)]
-struct Known {
+struct KnownSources {
     by_id: HashMap<Name, Arc<StoredSource>>,
     by_name: HashMap<(WorkspaceId, String), Name>,
 }
@@ -75,7 +75,7 @@ impl InboundWebhooks {
             services,
             metrics,
             known: RwLock::default(),
-            last_read: LastRead::default(),
+            last_read: LastFullRead::default(),
             swept: Mutex::default(),
             strangers: FailedAuth::default(),
             decoy: Decoy::default(),

@@ -17,7 +17,7 @@ use hapax_engine::{Engine, Error};
 use hapax_webhooks::limits::{LONGEST_PAUSE, MAX_DELIVERY_ATTEMPTS};
 use serde_json::value::RawValue;
 
-use crate::catalog_watcher::{CatalogWatcher, LastRead};
+use crate::catalog_watcher::{CatalogWatcher, LastFullRead};
 use crate::egress_policy::EgressPolicy;
 use crate::errors::{problem_of, problem_of_store};
 use crate::limits::{BURY_DELETED_FOR, DELIVERIES_AT_ONCE, WEBHOOK_TIMEOUT};
@@ -33,12 +33,12 @@ pub(crate) struct Subscriptions {
     store: Arc<dyn Store>,
     outgoing: EgressPolicy,
     sealer: Arc<Sealer>,
-    known: RwLock<Known>,
-    last_read: LastRead,
+    known: RwLock<KnownSubscriptions>,
+    last_read: LastFullRead,
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownSubscriptions {
     /// In the order of their ids, so that all nodes notify in the same order.
     by_id: BTreeMap<Name, Arc<Subscription>>,
     told: HashMap<WorkspaceId, Subscribers>,
@@ -59,7 +59,7 @@ impl Subscriptions {
             outgoing,
             sealer,
             known: RwLock::default(),
-            last_read: LastRead::default(),
+            last_read: LastFullRead::default(),
         });
         let announcer = Arc::new(SubscriptionAnnouncer(Arc::downgrade(&subscriptions)));
         if !subscriptions.engine.set_announcer(announcer) {
@@ -186,7 +186,7 @@ impl CatalogWatcher for Subscriptions {
         &*self.store
     }
 
-    fn last_read(&self) -> &LastRead {
+    fn last_read(&self) -> &LastFullRead {
         &self.last_read
     }
 
@@ -199,7 +199,7 @@ impl CatalogWatcher for Subscriptions {
     }
 }
 
-impl Known {
+impl KnownSubscriptions {
     /// Rebuilds the list of subscribers of a workspace.
     fn retell(&mut self, workspace: &WorkspaceId) {
         let here = self.by_id.values().filter(|one| one.workspace == *workspace);

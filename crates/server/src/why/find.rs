@@ -33,7 +33,7 @@ pub(super) async fn find_matches(
     identity: &Identity,
     text: &str,
 ) -> Result<Vec<Found>, Problem> {
-    let lookup = Lookup { app, engine, identity, now: app.store.now() };
+    let lookup = WhyLookup { app, engine, identity, now: app.store.now() };
     let mut found = Vec::new();
     if let Some(key) = text.strip_prefix("key:") {
         found.extend(lookup.promise_by_key(key).await?);
@@ -59,14 +59,14 @@ pub(super) async fn find_matches(
     Ok(found)
 }
 
-struct Lookup<'a> {
+struct WhyLookup<'a> {
     app: &'a App,
     engine: &'a Engine,
     identity: &'a Identity,
     now: Timestamp,
 }
 
-impl Lookup<'_> {
+impl WhyLookup<'_> {
     async fn run_by_id(&self, text: &str) -> Result<Option<Found>, Problem> {
         let Ok(id) = text.parse::<RunId>() else { return Ok(None) };
         match self.engine.get(id).await {

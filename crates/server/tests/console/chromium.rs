@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::entities::desk::{begin_closing, with_invoice};
+use super::super::entities::invoice_fixture::{begin_closing, with_invoice};
 use super::support::{Role, TestServer};
-use super::webdriver::{Chromium, Look};
+use super::webdriver::{BrowserSettings, Chromium};
 
 const DESK: &str = "/console/entities/invoice/inv-1";
 
@@ -15,7 +15,7 @@ async fn the_support_desk_shows_the_pending_operation_and_follows_it() {
     let (server, gate) = with_invoice(TestServer::memory().await).await;
     let operation = begin_closing(&server, &gate).await;
     let support = server.key("acme", Role::Operator).await;
-    let page = Chromium::start(Look::DESK).await;
+    let page = Chromium::start(BrowserSettings::DESK).await;
     page.sign_in(&server.url, &support, DESK).await;
     let said = page.until_says("is in progress since").await;
     assert!(said.contains(&operation), "{said}");
@@ -40,7 +40,7 @@ async fn a_double_click_is_one_action_and_an_old_tab_is_told() {
     let definition = server.upload(&document).await;
     let run = server.start(&definition, json!({})).await;
     server.until(&run, "WAITING").await;
-    let page = Chromium::start(Look::DESK).await;
+    let page = Chromium::start(BrowserSettings::DESK).await;
     let here = format!("/console/runs/{run}");
     page.sign_in(&server.url, &server.admin, &format!("{here}?tab=notes")).await;
     page.fill("textarea[name=text]", "said once").await;
@@ -76,7 +76,9 @@ async fn everything_works_with_scripts_switched_off() {
     let definition = server.upload(&document).await;
     let run = server.start(&definition, json!({})).await;
     server.until(&run, "WAITING").await;
-    let page = Chromium::start(Look { scripts: false, width: 390, height: 844, ..Look::DESK }).await;
+    let page =
+        Chromium::start(BrowserSettings { scripts: false, width: 390, height: 844, ..BrowserSettings::DESK })
+            .await;
     page.open(&format!("{}/console/runs/{run}", server.url)).await;
     page.fill("input[name=api-key]", &server.admin).await;
     page.click("button[type=submit]").await;
@@ -103,7 +105,7 @@ async fn a_hidden_page_asks_for_nothing_until_it_is_seen_again() {
     let definition = server.upload(&document).await;
     let run = server.start(&definition, json!({})).await;
     server.until(&run, "WAITING").await;
-    let page = Chromium::start(Look::DESK).await;
+    let page = Chromium::start(BrowserSettings::DESK).await;
     // The clock of the page is the test's, and what it asks for is counted.
     let counting = "window.isHidden = false; window.ticks = []; window.asked = 0; window.streams = []; \
         Object.defineProperty(Document.prototype, 'hidden', { get: () => window.isHidden }); \
@@ -139,7 +141,7 @@ async fn instants_are_in_the_viewer_s_zone_with_utc_on_hover() {
     let definition = server.echo().await;
     let run = server.start(&definition, json!({})).await;
     server.end(&run).await;
-    let page = Chromium::start(Look::DESK).await;
+    let page = Chromium::start(BrowserSettings::DESK).await;
     page.sign_in(&server.url, &server.admin, "/console/runs").await;
     let title = page.run("return document.querySelector('td time').title").await;
     assert!(title.as_str().unwrap().ends_with(" UTC"), "{title}");
@@ -186,14 +188,14 @@ async fn shop(server: &TestServer, key: String) -> String {
 async fn the_element_on_a_page_of_the_user_s_own_is_safe_against_double_clicks() {
     let (server, gate) = with_invoice(TestServer::memory().await).await;
     let url = shop(&server, server.key("acme", Role::Operator).await).await;
-    let page = Chromium::start(Look::DESK).await;
+    let page = Chromium::start(BrowserSettings::DESK).await;
     page.open(&url).await;
     page.until_says("Close the invoice").await;
     let twice = "const button = document.querySelector('hapax-actions').shadowRoot.querySelector('button[data-step=close]'); \
                  const element = document.querySelector('hapax-actions'); button.click(); element.take('close');";
     page.run(twice).await;
     gate.arrived().await;
-    let other = Chromium::start(Look::DESK).await;
+    let other = Chromium::start(BrowserSettings::DESK).await;
     other.open(&url).await;
     let said = other.until_says("close is in progress: op_").await;
     assert!(said.contains("another operation is already in progress"), "{said}");

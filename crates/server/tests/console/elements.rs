@@ -8,9 +8,9 @@ use hapax_server::ActionOrigins;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::super::entities::desk::{CLOSE, INVOICE, action, make, post_as, with_invoice};
+use super::super::entities::invoice_fixture::{CLOSE, INVOICE, action, make, post_as, with_invoice};
 use super::support::{Answer, Role, Setup, TestServer};
-use super::webdriver::{Chromium, Look};
+use super::webdriver::{BrowserSettings, Chromium};
 
 const TOKENS: &str = "/api/v1/entities/invoice/inv-1/action-tokens";
 
@@ -171,14 +171,14 @@ async fn the_element_works_on_a_page_of_another_origin_with_a_token() {
     let origin = format!("http://{}", listener.local_addr().unwrap());
     let (server, gate) = with_invoice(with_origin(&origin).await).await;
     let url = shop(listener, &server, server.key("acme", Role::Operator).await).await;
-    let page = Chromium::start(Look::DESK).await;
+    let page = Chromium::start(BrowserSettings::DESK).await;
     page.open(&url).await;
     page.until_says("Close the invoice").await;
     let twice = "const element = document.querySelector('hapax-actions'); \
                  element.shadowRoot.querySelector('button[data-step=close]').click(); element.take('close');";
     page.run(twice).await;
     gate.arrived().await;
-    let other = Chromium::start(Look::DESK).await;
+    let other = Chromium::start(BrowserSettings::DESK).await;
     other.open(&url).await;
     let said = other.until_says("close is in progress: op_").await;
     assert!(said.contains("another operation is already in progress"), "{said}");

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::super::entities::desk::{begin_closing, make, with_invoice};
+use super::super::entities::invoice_fixture::{begin_closing, make, with_invoice};
 use super::support::{Provider, Role, TestServer};
-use super::webdriver::{Chromium, GRID_HEIGHT, GRID_WIDTH, Look, axe};
+use super::webdriver::{BrowserSettings, Chromium, GRID_HEIGHT, GRID_WIDTH, axe};
 
 const EVIL: &str = "<img src=x onerror=alert(1)><script>alert(2)</script>";
 /// How far a part of the window may be from its reference, of 255: letters and numbers change, layout does not.
@@ -163,7 +163,7 @@ const JUDGE: &str = "const done = arguments[arguments.length - 1]; axe.run({ res
                      it.id + ': ' + it.nodes.map(node => node.target + ' ' + node.failureSummary).join('; '))));";
 
 /// Looks at the pages as one role; answers how each looks if it is to be compared.
-async fn judge(look: Look, role: Role, keeps: bool) {
+async fn judge(look: BrowserSettings, role: Role, keeps: bool) {
     let (server, mut pages) = with_everything().await;
     if role == Role::Admin {
         pages.extend(of_admins());
@@ -199,7 +199,7 @@ async fn judge(look: Look, role: Role, keeps: bool) {
 }
 
 /// Holds how the pages look against the references in `looks-WIDTH-THEME.json`. `HAPAX_UPDATE=1` writes them.
-fn compare(look: Look, looks: &BTreeMap<String, Vec<u8>>) {
+fn compare(look: BrowserSettings, looks: &BTreeMap<String, Vec<u8>>) {
     let file = format!("tests/console/looks-{}-{}.json", look.width, look.theme);
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file);
     let hex = |grid: &[u8]| grid.iter().map(|it| format!("{it:02x}")).collect::<String>();
@@ -238,25 +238,25 @@ fn compare(look: Look, looks: &BTreeMap<String, Vec<u8>>) {
 
 #[tokio::test]
 async fn every_page_at_a_desk_is_accessible_in_place_and_looks_as_it_did() {
-    judge(Look::DESK, Role::Admin, true).await;
+    judge(BrowserSettings::DESK, Role::Admin, true).await;
 }
 
 #[tokio::test]
 async fn every_page_on_a_phone_in_the_dark_is_accessible_in_place_and_looks_as_it_did() {
-    judge(Look { width: 390, height: 844, theme: "dark", scripts: true }, Role::Admin, true).await;
+    judge(BrowserSettings { width: 390, height: 844, theme: "dark", scripts: true }, Role::Admin, true).await;
 }
 
 #[tokio::test]
 async fn every_page_of_a_viewer_is_accessible_and_in_place_at_a_desk_in_the_dark() {
-    judge(Look { theme: "dark", ..Look::DESK }, Role::Viewer, false).await;
+    judge(BrowserSettings { theme: "dark", ..BrowserSettings::DESK }, Role::Viewer, false).await;
 }
 
 #[tokio::test]
 async fn every_page_of_an_operator_is_accessible_and_in_place_on_a_phone() {
-    judge(Look { width: 390, height: 844, ..Look::DESK }, Role::Operator, false).await;
+    judge(BrowserSettings { width: 390, height: 844, ..BrowserSettings::DESK }, Role::Operator, false).await;
 }
 
 #[tokio::test]
 async fn every_page_of_a_manager_is_accessible_and_in_place_at_a_desk() {
-    judge(Look::DESK, Role::Manager, false).await;
+    judge(BrowserSettings::DESK, Role::Manager, false).await;
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::browser::Browser;
 use super::support::{Answer, IdentityProvider, Provider, Role, Setup, TestServer};
-use super::webdriver::{Chromium, Look};
+use super::webdriver::{BrowserSettings, Chromium};
 use hapax_engine::clock::{Clock, ManualClock};
 
 const RUNS: &str = "/console/runs";
@@ -58,7 +58,7 @@ async fn a_person_signs_in_in_a_browser_and_decides_under_their_own_name() {
     let document = json!({ "name": "ask", "version": 1, "steps": [{ "name": "answer", "type": "signal", "signal": "answer" }] });
     let run = server.start(&server.upload(&document).await, json!({})).await;
     server.until(&run, "WAITING").await;
-    let page = Chromium::start(Look::DESK).await;
+    let page = Chromium::start(BrowserSettings::DESK).await;
     let here = format!("/console/runs/{run}?tab=notes");
     page.open(&format!("{}{here}", server.url)).await;
     page.until_says("Sign in with Corp").await;
@@ -271,7 +271,7 @@ async fn a_doubt_is_ruled_by_two_people() {
         .await;
     let here = format!("/console/doubts/{run}/send");
     let enter = async |person: &str| {
-        let page = Chromium::start(Look::DESK).await;
+        let page = Chromium::start(BrowserSettings::DESK).await;
         page.open(&format!("{}{here}", server.url)).await;
         page.click("a.provider").await;
         page.until_says("Corp login").await;

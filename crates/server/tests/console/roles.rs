@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::entities::desk::{INVOICE, begin_closing, with_invoice};
+use super::super::entities::invoice_fixture::{INVOICE, begin_closing, with_invoice};
 use super::browser::{Browser, forms};
 use super::support::{Role, TestServer};
 
@@ -35,7 +35,7 @@ async fn while_an_operation_is_pending_the_button_is_disabled_and_its_id_is_show
     assert_eq!(support.submit(&note).await.status, 303);
     assert!(support.page(DESK).await.contains("the customer waits"));
     gate.let_through(1);
-    super::super::entities::desk::until_ended(&server, &operation).await;
+    super::super::entities::invoice_fixture::until_ended(&server, &operation).await;
     assert_eq!(gate.entered(), 1);
     assert!(support.page(DESK).await.contains("<span class=\"status-now\">closed</span>"));
 }

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::entities::desk::make;
+use super::super::entities::invoice_fixture::make;
 use super::support::{Provider, Role, TestServer};
-use super::webdriver::{Chromium, Look};
+use super::webdriver::{BrowserSettings, Chromium};
 
 /// Somebody who counts what it takes.
 struct Agent {
@@ -14,7 +14,7 @@ struct Agent {
 
 impl Agent {
     async fn at_work(server: &TestServer, role: Role) -> Self {
-        let page = Chromium::start(Look::DESK).await;
+        let page = Chromium::start(BrowserSettings::DESK).await;
         page.sign_in(&server.url, &server.key("acme", role).await, "/console/evidence").await;
         Agent { page, loads: 0 }
     }
@@ -148,7 +148,7 @@ async fn the_refund_of_the_support_desk_clause_by_clause() {
     let desk = "/console/entities/refund/R123";
 
     // Support begins the refund; the button needs no reload to be gone.
-    let support = Chromium::start(Look::DESK).await;
+    let support = Chromium::start(BrowserSettings::DESK).await;
     support.sign_in(&server.url, &server.key("acme", Role::Operator).await, desk).await;
     support.until_says("Cannot be taken back.").await;
     support.click(".step-button details.disclosed > summary").await;
@@ -163,7 +163,7 @@ async fn the_refund_of_the_support_desk_clause_by_clause() {
     assert_eq!(count().await, 1);
 
     // A second agent sees the disabled button, why, and who asked; and can leave a note.
-    let second = Chromium::start(Look::DESK).await;
+    let second = Chromium::start(BrowserSettings::DESK).await;
     second.sign_in(&server.url, &server.key("acme", Role::Operator).await, desk).await;
     let said = second.until_says("is in progress since").await;
     assert!(
@@ -178,7 +178,7 @@ async fn the_refund_of_the_support_desk_clause_by_clause() {
     second.until_says("the customer waits").await;
 
     // A viewer sees the same and no form that changes anything. The permission test of the seed, with its picture.
-    let viewer = Chromium::start(Look::DESK).await;
+    let viewer = Chromium::start(BrowserSettings::DESK).await;
     viewer.sign_in(&server.url, &server.key("acme", Role::Viewer).await, desk).await;
     viewer.until_says(&operation).await;
     let forms = "return [...document.querySelectorAll('main form')].map(form => form.action)";

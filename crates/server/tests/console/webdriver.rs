@@ -21,16 +21,17 @@ pub const GRID_HEIGHT: usize = 16;
 
 /// How a browser is set up.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
+pub struct BrowserSettings {
     pub width: u32,
     pub height: u32,
     pub theme: &'static str,
     pub scripts: bool,
 }
 
-impl Look {
+impl BrowserSettings {
     /// A desk, in daylight.
-    pub const DESK: Look = Look { width: 1440, height: 900, theme: "light", scripts: true };
+    pub const DESK: BrowserSettings =
+        BrowserSettings { width: 1440, height: 900, theme: "light", scripts: true };
 }
 
 /// A window of Chromium. The processes end with it.
@@ -67,7 +68,7 @@ fn start_driver() -> Option<(Child, Lines<BufReader<ChildStdout>>, String)> {
 }
 
 impl Chromium {
-    pub async fn start(look: Look) -> Self {
+    pub async fn start(look: BrowserSettings) -> Self {
         let (driver, lines, port) =
             (0..DRIVER_TRIES).find_map(|_| start_driver()).expect("a driver names its port");
         // Somebody must read what it says, or it waits.

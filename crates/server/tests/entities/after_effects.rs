@@ -4,7 +4,7 @@ use hapax_engine::limits::MAX_ACTION_TRIES;
 use hapax_engine::model::{Actor, OperationId, OutboxStatus, Role as Rank, RunId, WorkspaceId};
 use serde_json::{Value, json};
 
-use super::desk::{make, upload};
+use super::invoice_fixture::{make, upload};
 use super::support::{Provider, TestServer};
 
 /// S1.11, S1.12: after the commit one request goes out, under one key; after a failure the other.

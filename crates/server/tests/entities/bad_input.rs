@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::desk::{CLOSE, INVOICE, with_invoice};
+use super::invoice_fixture::{CLOSE, INVOICE, with_invoice};
 use super::support::{Role, TestServer};
 
 /// RELIABILITY, HTTP: unknown fields, wrong types, unknown resources, over-long names.
@@ -103,7 +103,10 @@ async fn another_workspace_has_entities_of_its_own() {
         server.send(method, path, body.map(|body| body.to_string()), &stranger, &[]).await
     };
     assert_eq!(send("POST", CLOSE, Some(json!({}))).await.status, 404);
-    assert_eq!(send("POST", "/api/v1/entity-workflows", Some(super::desk::billing())).await.status, 201);
+    assert_eq!(
+        send("POST", "/api/v1/entity-workflows", Some(super::invoice_fixture::billing())).await.status,
+        201
+    );
     assert_eq!(send("GET", INVOICE, None).await.status, 404, "the same type, another invoice");
     assert_eq!(send("POST", CLOSE, Some(json!({}))).await.status, 404);
     assert_eq!(send("GET", "/api/v1/entities/invoice", None).await.json()["items"], json!([]));
@@ -131,7 +134,7 @@ async fn another_workspace_has_entities_of_its_own() {
 async fn lists_are_read_page_by_page_and_a_step_needs_no_body() {
     let (server, _) = with_invoice(TestServer::sqlite().await).await;
     for number in 2..=5 {
-        super::desk::make(&server, "invoice", &format!("inv-{number}"), "draft").await;
+        super::invoice_fixture::make(&server, "invoice", &format!("inv-{number}"), "draft").await;
         let path = format!("/api/v1/entities/invoice/inv-{number}/steps/approve");
         let bare = server.send("POST", &path, None, &server.admin, &[]).await;
         assert_eq!(bare.status, 200, "{}", bare.text());

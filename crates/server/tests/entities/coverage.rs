@@ -8,21 +8,21 @@ use hapax_engine::memory::MemoryStore;
 use hapax_server::ModuleOptions;
 use serde_json::{Value, json};
 
-use super::desk::{CLOSE, Gate, INVOICE, begin_closing, billing, make, post_as, upload};
+use super::invoice_fixture::{CLOSE, Gate, INVOICE, begin_closing, billing, make, post_as, upload};
 use super::support::{Role, Setup, StoreKind, TestServer};
 
 const PAST_THE_WINDOW: Duration = Duration::from_secs(5 * 60 + 1);
 const BILLING: &str = "/api/v1/entity-workflows/billing-flow";
 
-struct Place {
+struct ClaimPlace {
     clock: Arc<ManualClock>,
     store: Arc<MemoryStore>,
 }
 
-impl Place {
+impl ClaimPlace {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::default());
-        Place { clock: clock.clone(), store: Arc::new(MemoryStore::new(clock)) }
+        ClaimPlace { clock: clock.clone(), store: Arc::new(MemoryStore::new(clock)) }
     }
 
     fn setup(&self, modules: &[&str]) -> Setup {
@@ -56,7 +56,7 @@ async fn put(server: &TestServer, document: &Value) -> super::support::Answer {
 /// CONTRACT §8: coverage counts open claims as well as declared ones. No entity stays claimed.
 #[tokio::test]
 async fn a_server_without_a_janitor_for_an_open_claim_does_not_start() {
-    let place = Place::new();
+    let place = ClaimPlace::new();
     let crashing = place.node(&["billing", "archive"]).await;
     let gate = Gate::register(&crashing.engine, "close");
     upload(&crashing, &billing()).await;
@@ -84,7 +84,7 @@ async fn a_server_without_a_janitor_for_an_open_claim_does_not_start() {
 /// The same check answers an upload that would move a document away from the only janitor of its open claims.
 #[tokio::test]
 async fn an_upload_that_would_leave_an_open_claim_without_a_janitor_is_rejected() {
-    let place = Place::new();
+    let place = ClaimPlace::new();
     let without = place.node(&["archive"]).await;
     let with = place.node(&["billing", "archive"]).await;
     let gate = Gate::register(&with.engine, "close");
@@ -106,10 +106,10 @@ async fn an_upload_that_would_leave_an_open_claim_without_a_janitor_is_rejected(
     assert_eq!(moved.status, 200, "nothing is open any more: {}", moved.text());
 }
 
-/// What another workspace holds open under a workflow of the same name is not its neighbours' business.
+/// Open claims of another workspace under a workflow of the same name do not count.
 #[tokio::test]
 async fn an_upload_is_not_refused_for_an_open_claim_of_another_workspace() {
-    let place = Place::new();
+    let place = ClaimPlace::new();
     let without = place.node(&["archive"]).await;
     let with = place.node(&["billing", "archive"]).await;
     let gate = Gate::register(&with.engine, "close");
@@ -129,7 +129,7 @@ async fn an_upload_is_not_refused_for_an_open_claim_of_another_workspace() {
 /// The error of a failed start lists everything that is missing at once.
 #[tokio::test]
 async fn a_server_that_does_not_start_names_every_workflow_that_is_not_covered() {
-    let place = Place::new();
+    let place = ClaimPlace::new();
     let before = place.node(&["billing", "treasury", "shipping"]).await;
     let gate = Gate::register(&before.engine, "close");
     upload(&before, &billing()).await;

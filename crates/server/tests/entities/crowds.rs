@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::desk::{CLOSE, INVOICE, with_invoice};
+use super::invoice_fixture::{CLOSE, INVOICE, with_invoice};
 use super::support::{TestServer, client};
 
 const CALLS: usize = 500;

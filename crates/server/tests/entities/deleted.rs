@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::desk::{CLOSE, Gate, INVOICE, begin_closing, billing, until_ended, upload, with_invoice};
+use super::invoice_fixture::{
+    CLOSE, Gate, INVOICE, begin_closing, billing, until_ended, upload, with_invoice,
+};
 use super::support::TestServer;
 
 const WORKFLOWS: &str = "/api/v1/entity-workflows";

@@ -7,7 +7,7 @@ use hapax_engine::Failure;
 use hapax_engine::runtime::{ActionAnswer, StepCall};
 use serde_json::{Value, json};
 
-use super::desk::{make, post_as, upload};
+use super::invoice_fixture::{make, post_as, upload};
 use super::support::{Provider, Role, TestServer};
 
 /// Refunds, whose action is `action`.

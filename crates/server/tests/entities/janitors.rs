@@ -8,7 +8,7 @@ use hapax_engine::memory::MemoryStore;
 use hapax_server::ModuleOptions;
 use serde_json::{Value, json};
 
-use super::desk::{CLOSE, Gate, INVOICE, action, begin_closing, billing, make, told, upload};
+use super::invoice_fixture::{CLOSE, Gate, INVOICE, action, begin_closing, billing, make, told, upload};
 use super::support::{Role, Setup, StoreKind, TestServer};
 
 const PAST_THE_WINDOW: Duration = Duration::from_secs(5 * 60 + 1);
@@ -100,19 +100,19 @@ async fn a_held_operation_is_in_doubt_until_people_decide() {
         let other = server.post(&path, &of_attempt(2), &[]).await;
         assert_eq!(other.told(), (409, "operation_not_in_doubt".into()));
         let asked = of_attempt(1);
-        let alone = super::desk::post_as(&server, &operator, &path, asked.clone()).await;
+        let alone = super::invoice_fixture::post_as(&server, &operator, &path, asked.clone()).await;
         if resolution == "did_not_happen" {
             // It is irreversible: a manager must decide, whoever else agrees.
             assert_eq!(alone.told(), (403, "needs_manager".into()));
             let mut together = asked.clone();
             together["by"] = "grace".into();
-            let refused = super::desk::post_as(&server, &operator, &path, together.clone()).await;
+            let refused = super::invoice_fixture::post_as(&server, &operator, &path, together.clone()).await;
             assert_eq!(refused.told(), (403, "needs_manager".into()));
             together["secondedBy"] = "ada".into();
-            let refused = super::desk::post_as(&server, &operator, &path, together).await;
+            let refused = super::invoice_fixture::post_as(&server, &operator, &path, together).await;
             assert_eq!(refused.told(), (400, "invalid_request".into()));
             let manager = server.key("acme", Role::Manager).await;
-            let decided = super::desk::post_as(&server, &manager, &path, asked.clone()).await;
+            let decided = super::invoice_fixture::post_as(&server, &manager, &path, asked.clone()).await;
             assert_eq!(decided.status, 200, "{}", decided.text());
         } else {
             assert_eq!(alone.status, 200, "{}", alone.text());

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::desk::{CLOSE, Gate, INVOICE, begin_closing, billing, make, until_ended, upload, with_invoice};
+use super::invoice_fixture::{
+    CLOSE, Gate, INVOICE, begin_closing, billing, make, until_ended, upload, with_invoice,
+};
 use super::support::{Role, TestServer};
 
 /// S2.44: the same key gives the original result and no second record; a new key is refused while the first is pending.
@@ -123,8 +125,8 @@ async fn refusals_free_the_request_key_and_what_began_keeps_it() {
             "claim_state": ["booking", "open"],
         }],
     });
-    super::desk::upload(&server, &document).await;
-    super::desk::make(&server, "period", "2026-11", "open").await;
+    super::invoice_fixture::upload(&server, &document).await;
+    super::invoice_fixture::make(&server, "period", "2026-11", "open").await;
     let book = "/api/v1/entities/period/2026-11/steps/book";
     let rejected = server.post(book, &json!({}), &key).await;
     assert_eq!(rejected.told(), (422, "step_rejected".into()), "{}", rejected.text());
@@ -141,7 +143,7 @@ async fn refusals_free_the_request_key_and_what_began_keeps_it() {
 #[tokio::test]
 async fn the_answer_of_a_step_bears_the_version_of_its_entity() {
     let (server, gate) = with_invoice(TestServer::memory().await).await;
-    super::desk::make(&server, "invoice", "inv-2", "draft").await;
+    super::invoice_fixture::make(&server, "invoice", "inv-2", "draft").await;
     let (approve, close) =
         ("/api/v1/entities/invoice/inv-2/steps/approve", "/api/v1/entities/invoice/inv-2/steps/close");
     let asked = json!({ "idempotencyKey": "approve-2" });
@@ -163,7 +165,7 @@ async fn the_answer_of_a_step_bears_the_version_of_its_entity() {
 async fn a_step_is_taken_on_the_version_that_was_seen() {
     let (server, gate) = with_invoice(TestServer::memory().await).await;
     gate.let_through(1);
-    super::desk::make(&server, "invoice", "inv-2", "approved").await;
+    super::invoice_fixture::make(&server, "invoice", "inv-2", "approved").await;
     let (invoice, close) = ("/api/v1/entities/invoice/inv-2", "/api/v1/entities/invoice/inv-2/steps/close");
     for step in [close.to_owned(), format!("{close}/override")] {
         let asked = json!({ "reason": "asked the bank" });
@@ -184,7 +186,7 @@ async fn a_step_is_taken_on_the_version_that_was_seen() {
 #[tokio::test]
 async fn the_key_of_an_operation_tells_who_used_it() {
     let (server, _) = with_invoice(TestServer::memory().await).await;
-    super::desk::make(&server, "invoice", "inv-2", "draft").await;
+    super::invoice_fixture::make(&server, "invoice", "inv-2", "draft").await;
     let asked = json!({ "idempotencyKey": "approve-2", "by": "Ann" });
     let taken = server.post("/api/v1/entities/invoice/inv-2/steps/approve", &asked, &[]).await.json();
     let shown = server.get("/api/v1/keys/operation/approve-2").await;

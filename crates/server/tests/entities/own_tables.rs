@@ -10,7 +10,7 @@ use hapax_store_sqlite::{SqliteOptions, SqliteStore, TransactionAction};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
-use super::desk::{action, told, until_ended, upload};
+use super::invoice_fixture::{action, told, until_ended, upload};
 use super::support::{PATIENCE, Setup, StoreKind, TestServer};
 
 const TABLES: &str = "

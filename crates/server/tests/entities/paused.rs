@@ -14,7 +14,7 @@ use hapax_server::ModuleOptions;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::{Value, json};
 
-use super::desk::{make, told, upload};
+use super::invoice_fixture::{make, told, upload};
 use super::support::{PATIENCE, Provider, Setup, TestServer};
 
 /// Names the database that the node belongs to.
@@ -29,10 +29,10 @@ fn setup(secrets: Arc<dyn Secrets>) -> Setup {
 }
 
 /// Gives the secret at once.
-struct AtHand;
+struct ImmediateSecrets;
 
 #[async_trait]
-impl Secrets for AtHand {
+impl Secrets for ImmediateSecrets {
     async fn get_secret(&self, _: &WorkspaceId, _: &str) -> Result<Secret, Failure> {
         Ok("s3cr3t".to_owned().into())
     }
@@ -152,7 +152,7 @@ fn document(bank: &Provider) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_wakes_after_its_claim_was_given_back_sends_nothing() {
     let bank = Provider::start().await;
-    let server = TestServer::postgres_set_up(setup(Arc::new(AtHand))).await;
+    let server = TestServer::postgres_set_up(setup(Arc::new(ImmediateSecrets))).await;
     upload(&server, &document(&bank)).await;
     make(&server, "refund", "r-1", "ready").await;
     let mut node = Node::start(&server.database_url());

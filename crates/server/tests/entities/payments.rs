@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::desk::{Gate, make, upload};
+use super::invoice_fixture::{Gate, make, upload};
 use super::support::{Answer, Provider, TestServer};
 
-struct Till {
+struct PaymentProvider {
     server: TestServer,
     provider: Provider,
     capture: Arc<Gate>,
 }
 
 /// S2.14, S2.15, S2.17: the states, the transitions, and what a retry does for each, in one document.
-async fn till() -> Till {
+async fn till() -> PaymentProvider {
     let (server, provider) = (TestServer::sqlite().await, Provider::start().await);
     let capture = Gate::register(&server.engine, "CapturePayment");
     let request = |path: &str, id: &str| {
@@ -48,10 +48,10 @@ async fn till() -> Till {
         ],
     });
     upload(&server, &document).await;
-    Till { server, provider, capture }
+    PaymentProvider { server, provider, capture }
 }
 
-impl Till {
+impl PaymentProvider {
     async fn step(&self, payment: &str, step: &str, input: Value) -> Answer {
         let path = format!("/api/v1/entities/payment/{payment}/steps/{step}");
         self.server.post(&path, &json!({ "input": input }), &[]).await

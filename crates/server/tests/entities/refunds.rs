@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::desk::{Gate, action, make, post_as, told, until_ended, upload};
+use super::invoice_fixture::{Gate, action, make, post_as, told, until_ended, upload};
 use super::support::{Role, TestServer};
 
 const ORDER: &str = "/api/v1/entities/order/order-7";

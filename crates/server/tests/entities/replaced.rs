@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::desk::{make, upload};
+use super::invoice_fixture::{make, upload};
 use super::support::{Provider, TestServer};
 
 /// So many callers ask at once.

@@ -7,7 +7,7 @@ use hapax_engine::limits::MAX_ACTION_TRIES;
 use hapax_engine::runtime::{ActionAnswer, StepCall};
 use serde_json::json;
 
-use super::desk::{action, make, post_as, upload};
+use super::invoice_fixture::{action, make, post_as, upload};
 use super::support::{Role, TestServer};
 
 const PAYOUT: &str = "/api/v1/entities/payout/po-1";
@@ -118,7 +118,7 @@ async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_on
         .get(&format!("/api/v1/operations/{}", done.json()["operation"]["id"].as_str().unwrap()))
         .await
         .json();
-    assert_eq!(super::desk::told(&history["history"]), ["began", "overridden", "ended"]);
+    assert_eq!(super::invoice_fixture::told(&history["history"]), ["began", "overridden", "ended"]);
 }
 
 /// CONTRACT §8: a non-idempotent action is not repeated after an unknown outcome. It is held in
@@ -167,11 +167,11 @@ async fn a_panicking_action_releases_its_claim_and_is_reported() {
     let server = TestServer::sqlite().await;
     let code = |_| async { if true { panic!("the code is broken") } else { ActionAnswer::done(1) } };
     server.engine.register_action("close", code).unwrap();
-    upload(&server, &super::desk::billing()).await;
+    upload(&server, &super::invoice_fixture::billing()).await;
     make(&server, "invoice", "inv-1", "approved").await;
-    let failed = server.post(super::desk::CLOSE, &json!({}), &[]).await;
+    let failed = server.post(super::invoice_fixture::CLOSE, &json!({}), &[]).await;
     assert_eq!(failed.told(), (500, "action_panicked".into()));
-    let shown = server.get(super::desk::INVOICE).await.json();
+    let shown = server.get(super::invoice_fixture::INVOICE).await.json();
     assert_eq!((&shown["entity"]["status"], &shown["pendingOperation"]), (&json!("approved"), &json!(null)));
 }
 

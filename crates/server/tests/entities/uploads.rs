@@ -4,7 +4,7 @@ use hapax_engine::model::WorkspaceId;
 use hapax_server::EntityTables;
 use serde_json::{Value, json};
 
-use super::desk::{Gate, billing};
+use super::invoice_fixture::{Gate, billing};
 use super::support::{Role, Setup, StoreKind, TestServer};
 
 const WORKFLOWS: &str = "/api/v1/entity-workflows";

@@ -20,16 +20,16 @@ pub const EVENTS: &str = "/api/v1/webhook-events";
 pub const STRIPE_SOURCE: &str = include_str!("../../../documents/examples/sources/stripe.yaml");
 
 /// Secrets that a test knows, all of them of `acme`.
-pub struct Safe {
+pub struct TestSecrets {
     secrets: BTreeMap<String, String>,
     /// Why a secret cannot be read now, by its name.
     troubles: Mutex<BTreeMap<String, Failure>>,
 }
 
-impl Safe {
+impl TestSecrets {
     pub fn full() -> Arc<Self> {
         let secrets = SECRETS.iter().map(|(name, secret)| (name.to_string(), secret.to_string()));
-        Arc::new(Safe { secrets: secrets.collect(), troubles: Mutex::default() })
+        Arc::new(TestSecrets { secrets: secrets.collect(), troubles: Mutex::default() })
     }
 
     /// Makes this secret unreadable from now on.
@@ -43,7 +43,7 @@ impl Safe {
 }
 
 #[async_trait]
-impl Secrets for Safe {
+impl Secrets for TestSecrets {
     async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure> {
         if let Some(why) = self.troubles.lock().unwrap().get(name) {
             return Err(why.clone());
@@ -55,11 +55,11 @@ impl Secrets for Safe {
 
 /// Host services of a shop; `packed` counts how often a parcel was packed.
 pub fn services(packed: &Arc<AtomicUsize>) -> HostServices {
-    services_with(packed, Safe::full())
+    services_with(packed, TestSecrets::full())
 }
 
 /// The same, with a safe that the test may jam.
-pub fn services_with(packed: &Arc<AtomicUsize>, safe: Arc<Safe>) -> HostServices {
+pub fn services_with(packed: &Arc<AtomicUsize>, safe: Arc<TestSecrets>) -> HostServices {
     let packed = packed.clone();
     HostServices::new().secrets(safe).task("pack", move |call| {
         packed.fetch_add(1, Ordering::SeqCst);
@@ -84,8 +84,8 @@ impl Shop {
     }
 
     /// With a safe that the test may jam.
-    pub async fn with_safe() -> (Self, Arc<Safe>) {
-        let (packed, clock, safe) = (Arc::default(), Arc::new(ManualClock::default()), Safe::full());
+    pub async fn with_safe() -> (Self, Arc<TestSecrets>) {
+        let (packed, clock, safe) = (Arc::default(), Arc::new(ManualClock::default()), TestSecrets::full());
         let setup = Setup {
             services: services_with(&packed, safe.clone()),
             clock: clock.clone(),

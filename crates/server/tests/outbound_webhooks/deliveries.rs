@@ -6,7 +6,7 @@ use std::time::Duration;
 use hapax_engine::Ctx;
 use serde_json::{Value, json};
 
-use super::out::{acme, end_a_run, subscribe};
+use super::fixture::{acme, end_a_run, subscribe};
 use super::support::{Receiver, Role, TestServer};
 use super::{DELIVERIES, SUBSCRIPTIONS};
 

@@ -8,7 +8,7 @@ use hapax_engine::runtime::Delivery;
 use hapax_server::sealing::SealingKey;
 use serde_json::{Value, json};
 
-use super::out::{acme, end_a_run, subscribe, until_post};
+use super::fixture::{acme, end_a_run, subscribe, until_post};
 use super::support::{PATIENCE, Receiver, Role, Setup, TestServer};
 use super::{DELIVERIES, SUBSCRIPTIONS};
 

@@ -342,7 +342,7 @@ fn source(name: &str) -> Value {
 }
 
 /// Resources of a workspace.
-struct Things {
+struct WorkspaceResources {
     workspace: String,
     definition: String,
     run: String,
@@ -362,11 +362,11 @@ struct Things {
     session: String,
 }
 
-impl Things {
-    /// Ids that look like those of a workspace, but name nothing.
+impl WorkspaceResources {
+    /// Well-formed ids that name nothing.
     fn without_owner() -> Self {
         let run = format!("run_{:032x}", 0x0199_0000_0000_7000_8000_0000_0000_0000u128);
-        Things {
+        WorkspaceResources {
             workspace: "umbrella".into(),
             definition: format!("def_{}", "0".repeat(32)),
             ended: run.clone(),
@@ -435,7 +435,7 @@ impl Things {
         let operation = closed["operation"]["id"].as_str().unwrap().to_owned();
         let worker = send("/api/v1/worker-sessions", json!({ "name": "worker", "concurrency": 1 })).await;
         let session = worker["sessionId"].as_str().unwrap().to_owned();
-        Things {
+        WorkspaceResources {
             workspace: workspace.into(),
             definition,
             run,
@@ -481,7 +481,7 @@ async fn call(
     server: &TestServer,
     client: &reqwest::Client,
     case: &Case,
-    things: &Things,
+    things: &WorkspaceResources,
     key: &str,
 ) -> Answer {
     let body = case.body.as_ref().map(|body| things.fill(&body.to_string()));
@@ -490,7 +490,7 @@ async fn call(
 
 /// Content of a response, without the parts that differ per request, and without the requested
 /// names.
-fn without_names(answer: &Answer, things: &Things) -> String {
+fn without_names(answer: &Answer, things: &WorkspaceResources) -> String {
     let mut text = answer.text();
     if let Some(id) = answer.json()["traceId"].as_str() {
         text = text.replace(id, "");
@@ -553,7 +553,7 @@ fn may(role: Role, access: Access) -> bool {
 #[tokio::test]
 async fn each_route_lets_in_who_may_and_nobody_else() {
     let server = TestServer::memory().await;
-    let things = Things::of(&server, "acme").await;
+    let things = WorkspaceResources::of(&server, "acme").await;
     let installation = server.key(INSTALLATION, Role::Admin).await;
     for (number, case) in cases().iter().enumerate() {
         // Failed authentications are counted by address, so each route is called from its own.
@@ -592,8 +592,8 @@ async fn each_route_lets_in_who_may_and_nobody_else() {
 #[tokio::test]
 async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
     let server = TestServer::memory().await;
-    let things = Things::of(&server, "acme").await;
-    let nothing = Things::without_owner();
+    let things = WorkspaceResources::of(&server, "acme").await;
+    let nothing = WorkspaceResources::without_owner();
     let stranger = server.key("globex", Role::Admin).await;
     // Open routes have tests of their own: a token works for every caller, and a webhook for every
     // signer.
@@ -637,7 +637,7 @@ async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
 #[tokio::test]
 async fn the_installation_sets_workspaces_up_and_sees_nothing_in_them() {
     let server = TestServer::memory().await;
-    let things = Things::of(&server, "acme").await;
+    let things = WorkspaceResources::of(&server, "acme").await;
     let installation = server.key(INSTALLATION, Role::Admin).await;
     let shown = server.send("GET", &format!("{RUNS}/{}", things.run), None, &installation, &[]).await;
     assert_eq!(shown.status, 404);

@@ -14,7 +14,7 @@ use super::RUNS;
 use super::support::{Provider, Role, TestServer};
 
 /// Audit entry of a route.
-enum Leaves {
+enum ExpectedAudit {
     /// One entry of this kind.
     One(&'static str),
     /// None, and why.
@@ -29,8 +29,8 @@ const DELIVERIES: &str = include_str!("../outbound_webhooks/deliveries.rs");
 const PROCESSING: &str = include_str!("../inbound_webhooks/processing.rs");
 
 /// Every route that is not for reading and needs a credential.
-fn table() -> Vec<(&'static str, Leaves)> {
-    use Leaves::{Elsewhere, Nothing, One};
+fn table() -> Vec<(&'static str, ExpectedAudit)> {
+    use ExpectedAudit::{Elsewhere, Nothing, One};
     vec![
         ("POST /api/v1/workflow-definitions", One("definition_uploaded")),
         ("PATCH /api/v1/workflow-definitions/{id}", One("definition_uploaded")),
@@ -131,7 +131,7 @@ fn things(name: &str, label: &str) -> Value {
 }
 
 /// A workspace with resources to act on, and a person with the role admin, who may do everything.
-struct Acme {
+struct AuditedWorkspace {
     server: TestServer,
     provider: Provider,
     /// A credential of the same name, which did all the setup.
@@ -140,7 +140,7 @@ struct Acme {
     prober_id: String,
 }
 
-impl Acme {
+impl AuditedWorkspace {
     async fn new() -> Self {
         let server = TestServer::sqlite().await;
         let silent = |_: StepCall| async { Err::<_, Failure>(Failure::unknown("the bank hung up")) };
@@ -148,7 +148,7 @@ impl Acme {
         let provider = Provider::start().await;
         let (prober, prober_id) = issue(&server).await;
         let (other, _) = issue(&server).await;
-        Acme { server, provider, other, prober, prober_id }
+        AuditedWorkspace { server, provider, other, prober, prober_id }
     }
 
     async fn definition(&self, name: &str) -> String {
@@ -406,10 +406,10 @@ fn every_route_that_changes_something_says_what_it_leaves_in_the_audit_log() {
     let listed: BTreeSet<String> = table().into_iter().map(|(route, _)| route.to_owned()).collect();
     assert_eq!(routes, listed);
     for (route, leaves) in table() {
-        if let Leaves::Elsewhere(file, name) = leaves {
+        if let ExpectedAudit::Elsewhere(file, name) = leaves {
             assert!(file.contains(name), "{route}: {name} is gone");
         }
-        if let Leaves::Nothing(why) = leaves {
+        if let ExpectedAudit::Nothing(why) = leaves {
             assert!(!why.is_empty());
         }
     }
@@ -418,10 +418,10 @@ fn every_route_that_changes_something_says_what_it_leaves_in_the_audit_log() {
 /// CONTRACT §13: "The audit log names credential, person, address and trace of every decision."
 #[tokio::test]
 async fn everything_that_a_person_changes_leaves_one_entry_that_names_them() {
-    let acme = Acme::new().await;
+    let acme = AuditedWorkspace::new().await;
     let installation = acme.server.key(INSTALLATION, Role::Admin).await;
     for (number, (route, leaves)) in table().into_iter().enumerate() {
-        let Leaves::One(what) = leaves else { continue };
+        let ExpectedAudit::One(what) = leaves else { continue };
         let (path, body) = acme.request(route).await;
         let method = route.split_once(' ').unwrap().0;
         let trace = format!("{:032x}", 0x4bf9_2f35_77b3_4da6_0000_0000_0000_0000u128 + number as u128);

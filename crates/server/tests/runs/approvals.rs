@@ -135,7 +135,7 @@ async fn an_answer_before_the_question_counts_for_nothing() {
     server.until(&run, "COMPLETED").await;
 }
 
-/// Four eyes: whoever had the run started, or the run above it, does not approve it, under whatever name.
+/// Four eyes: the person who had the run started, or the run above it, cannot approve it under any name.
 #[tokio::test]
 async fn whoever_had_a_run_started_does_not_approve_it() {
     let server = TestServer::sqlite().await;

@@ -239,7 +239,7 @@ async fn one_of_several_racing_rulings_wins() {
     assert_eq!(late.json()["decidedBy"]["role"], "admin");
 }
 
-/// CONTRACT §6: what cannot be taken back takes a manager. An operator proposes it, and a manager confirms it.
+/// CONTRACT §6: an irreversible ruling takes a manager. An operator proposes it, and a manager confirms it.
 #[tokio::test]
 async fn an_operator_proposes_and_a_manager_confirms() {
     let bank = bank(TestServer::sqlite().await).await;
@@ -329,7 +329,7 @@ async fn where_two_people_always_decide_a_manager_needs_somebody_else() {
     );
     let confirmed = send("confirm", &operator, confirmation).await;
     assert_eq!(confirmed.status, 200, "{}", confirmed.text());
-    // What can be taken back needs nobody else.
+    // A reversible ruling needs no second person.
     let (run, doubt) = bank.doubt().await;
     let happened = json!({ "resolution": "happened", "output": { "id": "w_9" }, "reason": "in the list", "version": doubt["version"] });
     let body = Some(happened.to_string());

@@ -69,7 +69,7 @@ async fn sensitive_fields_are_masked_wherever_a_run_is_shown() {
     let text = shown.text();
     assert!(text.contains(r#""amount":9007199254740993"#), "all else is there, byte for byte: {text}");
     assert_eq!(shown.json()["run"]["input"]["card"]["number"], "[masked]");
-    // What was stored is what was sent.
+    // The stored bytes equal the sent bytes.
     let stored = server.engine.workspace(hapax_engine::model::WorkspaceId::new("acme").unwrap());
     let view = stored.get(run.parse().unwrap()).await.unwrap();
     assert_eq!(view.input.as_str(), INPUT);

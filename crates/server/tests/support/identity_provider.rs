@@ -23,7 +23,7 @@ use super::Role;
 /// Only for tests; nothing else trusts them.
 const RSA_KEYS: [&[u8]; 2] = [include_bytes!("keys/rsa-1.pkcs8"), include_bytes!("keys/rsa-2.pkcs8")];
 
-/// What the provider knows this server by.
+/// Client id of this server at the provider.
 pub const CLIENT: &str = "hapax";
 /// Audience of tokens for the API.
 pub const AUDIENCE: &str = "hapax-api";
@@ -198,7 +198,7 @@ impl IdentityProvider {
         self.with(|inner| inner.bent = claims);
     }
 
-    /// Changes what is known of a person.
+    /// Changes the claims of a person.
     pub fn change(&self, person: &str, claim: &str, value: Value) {
         self.with(|inner| inner.people.get_mut(person).unwrap()[claim] = value);
     }
@@ -316,7 +316,7 @@ async fn authorize(State(provider): State<IdentityProvider>, Query(asked): Query
     Redirect::to(&format!("{back}?code={code}&state={}", field("state"))).into_response()
 }
 
-/// Exchanges a code, once, for whoever began the sign-in.
+/// Exchanges a code, once, for the client that began the sign-in.
 async fn token(State(provider): State<IdentityProvider>, headers: HeaderMap, body: String) -> Response {
     let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8().unwrap().into_owned();
     let pairs = body.split('&').filter_map(|pair| pair.split_once('='));

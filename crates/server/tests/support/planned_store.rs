@@ -157,7 +157,7 @@ impl PlannedStore {
     }
 }
 
-/// What happens to a start.
+/// Planned outcome of a start.
 enum StartPlan {
     Goes,
     /// It is written without a lease, because one that nobody knows of would keep the run waiting until it ran out, and

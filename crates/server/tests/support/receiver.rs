@@ -41,7 +41,7 @@ impl Received {
 type Plan = (u16, Vec<(&'static str, String)>);
 
 #[derive(Default)]
-struct Heard {
+struct ReceivedRequest {
     received: Vec<Received>,
     plan: VecDeque<Plan>,
     usual: u16,
@@ -50,7 +50,7 @@ struct Heard {
 /// The receiver. It answers what is planned, and after that what is usual: 204.
 pub struct Receiver {
     address: SocketAddr,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<ReceivedRequest>>,
     count: watch::Receiver<usize>,
 }
 
@@ -58,7 +58,7 @@ impl Receiver {
     pub async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let heard = Arc::new(Mutex::new(Heard { usual: 204, ..Heard::default() }));
+        let heard = Arc::new(Mutex::new(ReceivedRequest { usual: 204, ..ReceivedRequest::default() }));
         let (told, count) = watch::channel(0);
         let noted = heard.clone();
         let hear = move |headers: HeaderMap, body: Bytes| {

@@ -18,7 +18,7 @@ pub enum Transport {
 
 /// The answer to a call.
 #[derive(Debug, Clone)]
-pub struct Called {
+pub struct CallAnswer {
     /// Status of gRPC.
     pub status: u16,
     /// HTTP status, which is 200 for every call that the server understood.
@@ -27,14 +27,14 @@ pub struct Called {
     pub message: Vec<u8>,
 }
 
-impl Called {
+impl CallAnswer {
     pub fn metadata(&self, name: &str) -> &str {
         self.metadata.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 }
 
 /// Sends a message to a method.
-pub async fn call(server: &TestServer, path: &str, message: &[u8], headers: &[(&str, &str)]) -> Called {
+pub async fn call(server: &TestServer, path: &str, message: &[u8], headers: &[(&str, &str)]) -> CallAnswer {
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
     call_with_body(server, path, &[&[0], &length[..], message].concat(), headers).await
 }
@@ -45,7 +45,7 @@ pub async fn call_with_body(
     path: &str,
     body: &[u8],
     headers: &[(&str, &str)],
-) -> Called {
+) -> CallAnswer {
     let socket = TcpStream::connect(server.address).await.unwrap();
     let (sender, connection) =
         client::Builder::new().initial_window_size(16 << 20).handshake(socket).await.unwrap();
@@ -82,7 +82,7 @@ pub async fn call_with_body(
         metadata.get("grpc-status").and_then(|status| status.to_str().ok()?.parse().ok()).unwrap_or(u16::MAX);
     let is_message = status == 0;
     let message = if is_message { bytes[5..].to_vec() } else { bytes };
-    Called { status, http_status, metadata, message }
+    CallAnswer { status, http_status, metadata, message }
 }
 
 /// Asks over this transport what `TestServer::send` asks.
@@ -133,7 +133,7 @@ async fn ask_by_call(
     answer_of(&called, known.output)
 }
 
-fn answer_of(called: &Called, output: &str) -> Answer {
+fn answer_of(called: &CallAnswer, output: &str) -> Answer {
     if called.status == 0 {
         let json = hapax_grpc::message_to_json(output, &called.message).unwrap();
         return Answer { status: 200, headers: called.metadata.clone(), bytes: json.into_bytes() };

@@ -1,7 +1,7 @@
 //! The fixtures of the SDKs (`sdk/fixtures`), played against a server over each transport.
 //!
 //! The SDKs answer messages with items. Here it is the other way round: the items of a fixture go to the server, and its
-//! messages must be those of the fixture. What the world does in between (a signal, a settled promise, a child that ends)
+//! messages must equal the fixture's. Events in between (a signal, a settled promise, a child that ends)
 //! follows from the next message. A fixture that begins with a log is carried out once, evicted, and then replayed.
 
 use std::collections::{HashMap, VecDeque};
@@ -62,7 +62,7 @@ async fn play_all(transport: Transport) {
         let name = case["name"].as_str().unwrap().to_owned();
         let server = TestServer::memory().await;
         let player = async {
-            let mut player = Player::open(&server, transport, case).await;
+            let mut player = FixtureWorker::open(&server, transport, case).await;
             player.play().await
         };
         match timeout(PATIENCE, player).await {
@@ -86,7 +86,7 @@ fn with_milliseconds(mut item: Value) -> Value {
 }
 
 /// Plays the worker of one fixture.
-struct Player<'a> {
+struct FixtureWorker<'a> {
     server: &'a TestServer,
     transport: Transport,
     key: String,
@@ -106,9 +106,9 @@ struct Player<'a> {
     numbers: HashMap<(u64, String), Value>,
 }
 
-type Played<T> = Result<T, String>;
+type FixtureResult<T> = Result<T, String>;
 
-impl<'a> Player<'a> {
+impl<'a> FixtureWorker<'a> {
     async fn open(server: &'a TestServer, transport: Transport, case: &'a Value) -> Self {
         let key = server.key("acme", Role::Worker).await;
         let asked = json!({
@@ -118,7 +118,7 @@ impl<'a> Player<'a> {
         let opened = ask(server, transport, "POST", SESSIONS, Some(&asked), &key, &[]).await;
         let session =
             opened.json()["sessionId"].as_str().unwrap_or_else(|| panic!("{}", opened.text())).to_owned();
-        Player {
+        FixtureWorker {
             server,
             transport,
             key,
@@ -135,7 +135,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    async fn play(&mut self) -> Played<()> {
+    async fn play(&mut self) -> FixtureResult<()> {
         let input = &self.case["input"];
         let input = if input.is_object() { input.clone() } else { json!({ "of": input }) };
         let asked = json!({ "workflow": "fixture", "input": input });
@@ -165,7 +165,7 @@ impl<'a> Player<'a> {
     }
 
     /// The run is where the last item of the fixture left it.
-    async fn check_end(&mut self, turns: &[Value]) -> Played<()> {
+    async fn check_end(&mut self, turns: &[Value]) -> FixtureResult<()> {
         let items = turns.iter().flat_map(|turn| self.real(&turn["items"]));
         let Some(last) = items.last() else { return Ok(()) };
         let (status, member, value) = match &last {
@@ -182,7 +182,7 @@ impl<'a> Player<'a> {
     }
 
     /// Carries out what the log records, then forgets the function.
-    async fn live_through(&mut self, turns: &[Value], log: &[Value]) -> Played<()> {
+    async fn live_through(&mut self, turns: &[Value], log: &[Value]) -> FixtureResult<()> {
         let mut batch = Vec::new();
         'turns: for (place, turn) in turns.iter().enumerate() {
             if place > 0 && log.iter().all(|record| self.is_lived(record)) {
@@ -249,7 +249,7 @@ impl<'a> Player<'a> {
     }
 
     /// Hands in what was collected, has the world give an operation its outcome, and waits until the server says so.
-    async fn settle(&mut self, batch: &mut Vec<Value>, op: u64, outcome: &Value) -> Played<()> {
+    async fn settle(&mut self, batch: &mut Vec<Value>, op: u64, outcome: &Value) -> FixtureResult<()> {
         if self.provoked.contains(&op) {
             return Ok(());
         }
@@ -271,7 +271,7 @@ impl<'a> Player<'a> {
     }
 
     /// Sees to it that a message comes, and waits for it.
-    async fn expect(&mut self, message: &Value) -> Played<()> {
+    async fn expect(&mut self, message: &Value) -> FixtureResult<()> {
         let wanted = self.real_value(message);
         let op = wanted["op"].as_u64().unwrap_or_default();
         match wanted["type"].as_str().unwrap() {
@@ -307,7 +307,7 @@ impl<'a> Player<'a> {
     }
 
     /// The world gives an operation its outcome.
-    async fn provoke(&mut self, op: u64, outcome: &Value) -> Played<()> {
+    async fn provoke(&mut self, op: u64, outcome: &Value) -> FixtureResult<()> {
         self.provoked.push(op);
         let Some((item, id)) = self.asked.get(&op).cloned() else {
             return Err(format!("operation {op} was never asked for"));
@@ -368,7 +368,7 @@ impl<'a> Player<'a> {
     }
 
     /// A person rules that the effect happened.
-    async fn rule(&self, output: Value) -> Played<()> {
+    async fn rule(&self, output: Value) -> FixtureResult<()> {
         let doubt =
             self.server.until_shown("/api/v1/doubts", |shown| shown["items"][0].is_object()).await["items"]
                 [0]
@@ -379,7 +379,7 @@ impl<'a> Player<'a> {
         if answer.status == 200 { Ok(()) } else { Err(answer.text()) }
     }
 
-    async fn undo(&mut self, op: u64, fails: bool) -> Played<()> {
+    async fn undo(&mut self, op: u64, fails: bool) -> FixtureResult<()> {
         loop {
             let wanted = |message: &Value| {
                 (message["type"] == "attempt" && message["do"] == "undo")
@@ -404,13 +404,13 @@ impl<'a> Player<'a> {
         }
     }
 
-    async fn signal(&self, name: &str, value: Value) -> Played<()> {
+    async fn signal(&self, name: &str, value: Value) -> FixtureResult<()> {
         let path = format!("/api/v1/workflow-runs/{}/signals", self.run);
         let body = json!({ "name": name, "value": value });
         self.changed("POST", &path, &body).await
     }
 
-    async fn settle_promise(&self, id: &str, outcome: &Value) -> Played<()> {
+    async fn settle_promise(&self, id: &str, outcome: &Value) -> FixtureResult<()> {
         let (verb, body) = match outcome.get("failure") {
             Some(failure) => ("reject", json!({ "message": failure["message"], "code": failure["code"] })),
             None => ("resolve", json!({ "value": outcome["output"] })),
@@ -419,7 +419,7 @@ impl<'a> Player<'a> {
     }
 
     /// Asks as the admin until it is done: what it is about may be on its way.
-    async fn changed(&self, verb: &str, path: &str, body: &Value) -> Played<()> {
+    async fn changed(&self, verb: &str, path: &str, body: &Value) -> FixtureResult<()> {
         let (since, admin) = (Instant::now(), self.server.admin.clone());
         loop {
             let answer = ask(self.server, self.transport, verb, path, Some(body), &admin, &[]).await;
@@ -434,7 +434,7 @@ impl<'a> Player<'a> {
     }
 
     /// Waits until the function is called, and checks the log.
-    async fn activate(&mut self, log: Option<&[Value]>) -> Played<()> {
+    async fn activate(&mut self, log: Option<&[Value]>) -> FixtureResult<()> {
         let (run, before) = (self.run.clone(), self.activation.clone());
         let fits = move |message: &Value| {
             message["type"] == "activate"
@@ -457,7 +457,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    async fn await_message(&mut self, wanted: &Value) -> Played<Value> {
+    async fn await_message(&mut self, wanted: &Value) -> FixtureResult<Value> {
         let activation = self.activation.clone();
         let wanted = wanted.clone();
         let what = wanted.to_string();
@@ -468,7 +468,7 @@ impl<'a> Player<'a> {
         self.wait(&what, fits).await
     }
 
-    async fn wait(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Played<Value> {
+    async fn wait(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> FixtureResult<Value> {
         let since = Instant::now();
         loop {
             if let Some(place) = self.messages.iter().position(&fits) {
@@ -483,7 +483,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    async fn commit(&mut self, items: Vec<Value>) -> Played<()> {
+    async fn commit(&mut self, items: Vec<Value>) -> FixtureResult<()> {
         if items.is_empty() {
             return Ok(());
         }
@@ -491,7 +491,7 @@ impl<'a> Player<'a> {
         self.commit_of(&run, &activation, items).await
     }
 
-    async fn commit_of(&mut self, run: &str, activation: &str, items: Vec<Value>) -> Played<()> {
+    async fn commit_of(&mut self, run: &str, activation: &str, items: Vec<Value>) -> FixtureResult<()> {
         self.requests += 1;
         let items: Vec<Value> = match self.transport {
             Transport::Http => items,
@@ -502,7 +502,7 @@ impl<'a> Player<'a> {
         self.send("commit", &asked).await
     }
 
-    async fn send(&mut self, verb: &str, asked: &Value) -> Played<()> {
+    async fn send(&mut self, verb: &str, asked: &Value) -> FixtureResult<()> {
         let path = format!("{SESSIONS}/{}/{verb}", self.session);
         let answer = ask(self.server, self.transport, "POST", &path, Some(asked), &self.key, &[]).await;
         let messages = answer.json()["messages"].as_array().cloned().ok_or_else(|| answer.text())?;

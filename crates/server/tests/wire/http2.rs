@@ -89,17 +89,17 @@ const END_STREAM: u8 = 1;
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
 
 /// A client that says by itself how much of an answer it will take.
-struct Miser {
+struct SlowReader {
     socket: TcpStream,
 }
 
-impl Miser {
+impl SlowReader {
     /// Opens the window of each stream by so much to begin with.
     async fn connect(server: &Server, window: u32) -> Self {
         let mut socket = server.connect().await;
         let settings = [&[0, 4][..], &window.to_be_bytes()].concat();
         socket.write_all(&[PREFACE, &frame(4, 0, 0, &settings)].concat()).await.unwrap();
-        Miser { socket }
+        SlowReader { socket }
     }
 
     async fn get(&mut self, stream: u32, path: &str) {
@@ -141,7 +141,7 @@ async fn a_client_that_leaves_its_window_closed_has_the_stream_reset() {
             ..ListenOptions::default()
         })
         .await;
-        let mut miser = Miser::connect(&server, window).await;
+        let mut miser = SlowReader::connect(&server, window).await;
         miser.get(1, "/slow").await;
         server.begun.notified().await;
         for (stream, path) in [(3, "/hello"), (5, "/endless"), (7, "/hello")] {
@@ -164,7 +164,7 @@ async fn a_client_that_takes_an_answer_byte_by_byte_gets_all_of_it() {
     let server =
         start(ListenOptions { write_stall_timeout: Duration::from_secs(5), ..ListenOptions::default() })
             .await;
-    let mut miser = Miser::connect(&server, 1).await;
+    let mut miser = SlowReader::connect(&server, 1).await;
     miser.get(1, "/hello").await;
     assert_eq!(miser.next(1).await.0, HEADERS);
     let mut read = Vec::new();

@@ -1,4 +1,4 @@
-//! Attempts that a worker makes: what is known of them when the worker vanishes, and when an outcome comes late.
+//! Attempts of a worker that vanishes, and outcomes that come late.
 
 use std::sync::Arc;
 use std::time::Duration;

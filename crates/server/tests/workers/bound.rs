@@ -50,7 +50,7 @@ async fn a_bound_credential_offers_its_names_and_no_others() {
     assert_eq!(known.told(), (404, "definition_not_found".into()), "a refused offer leaves no name behind");
 }
 
-/// Rule 7: whoever knows the id of a session cannot use it with a credential that is bound to other names.
+/// Rule 7: a credential that is bound to other names cannot use a session, even with its id.
 #[tokio::test]
 async fn the_names_are_checked_at_every_call() {
     let server = TestServer::memory().await;

@@ -142,7 +142,7 @@ async fn a_node_that_stops_lets_attempts_end_and_another_goes_on_at_once() {
         }
         assert!(since.elapsed() < PATIENCE, "it still opens sessions");
     }
-    // What was under way ends here, and is recorded.
+    // Attempts in progress end here, and are recorded.
     worker.commit(&busy, json!([{ "outcome": 1, "attempt": 1, "output": "paid" }])).await;
     let next = TestWorker::with_key(&second, vec![&second], worker.key.clone(), order()).await;
     let again = next.activated().await;

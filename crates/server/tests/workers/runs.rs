@@ -1,4 +1,4 @@
-//! What the code of a run in a worker can ask for.
+//! Operations that the code of a run in a worker can ask for.
 
 use serde_json::{Value, json};
 

@@ -158,7 +158,7 @@ impl<'a> TestWorker<'a> {
         resolved
     }
 
-    /// Why the activation is to be forgotten.
+    /// Reason to forget the activation.
     pub async fn dropped(&self, activation: &Activation) -> String {
         self.told(activation, "drop").await["why"].as_str().unwrap().to_owned()
     }

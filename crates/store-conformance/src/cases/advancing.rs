@@ -12,7 +12,7 @@ use crate::fixture::*;
 use crate::must;
 
 /// S0.22, S0.34: a step takes two versions, whether or not its start was recorded separately.
-pub(super) async fn a_step_takes_two_versions(t: &Stage) {
+pub(super) async fn a_step_takes_two_versions(t: &TestStore) {
     let run = t.driven().await;
     let at_once = t.write(&run).await.does("charge").done().await;
     assert_eq!(at_once.version.get(), run.version.get() + 2);
@@ -27,7 +27,7 @@ pub(super) async fn a_step_takes_two_versions(t: &Stage) {
 }
 
 /// S0.36, S0.40: records read back in the order the steps started.
-pub(super) async fn records_read_back_in_the_order_they_started(t: &Stage) {
+pub(super) async fn records_read_back_in_the_order_they_started(t: &TestStore) {
     let run = t.driven().await;
     let write = t.write(&run).await.begins("z").does("b").skips("a").begins("y").begins("w");
     let write = write.fails_at("y").doubts("w").sleeps("n", t.now().plus(HOUR));
@@ -46,7 +46,7 @@ pub(super) async fn records_read_back_in_the_order_they_started(t: &Stage) {
 }
 
 /// Every kind and state of a step can be stored.
-pub(super) async fn every_kind_of_step_is_kept(t: &Stage) {
+pub(super) async fn every_kind_of_step_is_kept(t: &TestStore) {
     let run = t.driven().await;
     let mut write = t.write(&run).await.leaves("after_effect~x#2", "mail");
     for kind in StepKind::ALL.into_iter().filter(|kind| *kind != StepKind::AfterEffect) {
@@ -66,7 +66,7 @@ pub(super) async fn every_kind_of_step_is_kept(t: &Stage) {
 }
 
 /// The record of a step is replaced as the step progresses, and keeps its start.
-pub(super) async fn a_record_is_replaced_as_its_step_moves_on(t: &Stage) {
+pub(super) async fn a_record_is_replaced_as_its_step_moves_on(t: &TestStore) {
     let run = t.driven().await;
     let run = t.write(&run).await.begins("charge").done().await;
     let started = t.step(&run, "charge").await.unwrap();
@@ -83,7 +83,7 @@ pub(super) async fn a_record_is_replaced_as_its_step_moves_on(t: &Stage) {
 }
 
 /// S0.30, invariant 3: a refused write leaves nothing behind, whatever it contained.
-async fn leaves_nothing_behind(t: &Stage, held: &RunHead) -> CommitOutcome {
+async fn leaves_nothing_behind(t: &TestStore, held: &RunHead) -> CommitOutcome {
     let child = t.child_of(held, "ship");
     let _ = t.signal(held, "go").await;
     let before = (t.view(held).await, t.log(held).await, t.events(held).await);
@@ -102,7 +102,7 @@ async fn leaves_nothing_behind(t: &Stage, held: &RunHead) -> CommitOutcome {
 
 /// S0.23, S0.25, S0.27, invariant 18: a write under an older version is refused, and the answer shows the run's current
 /// state.
-pub(super) async fn an_older_version_writes_nothing(t: &Stage) {
+pub(super) async fn an_older_version_writes_nothing(t: &TestStore) {
     let first = t.driven().await;
     let second = t.write(&first).await.does("charge").done().await;
     let outcome = leaves_nothing_behind(t, &first).await;
@@ -110,7 +110,7 @@ pub(super) async fn an_older_version_writes_nothing(t: &Stage) {
 }
 
 /// S0.27, S0.30: no transition changes anything under an older version.
-pub(super) async fn no_transition_is_made_under_an_older_version(t: &Stage) {
+pub(super) async fn no_transition_is_made_under_an_older_version(t: &TestStore) {
     let first = t.write(&t.driven().await).await.begins("ship").done().await;
     let second = t.write(&first).await.does("charge").done().await;
     let ship = t.step(&first, "ship").await;
@@ -134,7 +134,7 @@ pub(super) async fn no_transition_is_made_under_an_older_version(t: &Stage) {
 }
 
 /// S0.21, G0.5, G3.1, invariants 17, 18, 21: after a takeover, the first holder's writes are refused.
-pub(super) async fn a_paused_worker_cannot_write_after_a_takeover(t: &Stage) {
+pub(super) async fn a_paused_worker_cannot_write_after_a_takeover(t: &TestStore) {
     let late = t.driven().await;
     t.pass(LEASE);
     let taken = t.claim_one(BOB).await;
@@ -147,7 +147,7 @@ pub(super) async fn a_paused_worker_cannot_write_after_a_takeover(t: &Stage) {
 }
 
 /// Invariant 18: a holder that released the lease cannot write, even if no other worker has claimed the run.
-pub(super) async fn a_released_lease_writes_nothing(t: &Stage) {
+pub(super) async fn a_released_lease_writes_nothing(t: &TestStore) {
     let held = t.driven().await;
     let released = t.write(&held).await.releases().done().await;
     must!(t.write(&held).await.does("late").send().await, CommitOutcome::LeaseLost);
@@ -161,7 +161,7 @@ pub(super) async fn a_released_lease_writes_nothing(t: &Stage) {
 }
 
 /// Invariant 25: a run is closed once, and no write is accepted afterwards.
-pub(super) async fn a_closed_run_is_not_written(t: &Stage) {
+pub(super) async fn a_closed_run_is_not_written(t: &TestStore) {
     let held = t.driven().await;
     let closed = t.write(&held).await.does("charge").completes("1").done().await;
     must!(t.write(&held).await.does("late").send().await, CommitOutcome::LeaseLost);
@@ -172,21 +172,21 @@ pub(super) async fn a_closed_run_is_not_written(t: &Stage) {
 }
 
 /// Writes to a run that does not exist, or that belongs to another workspace, are refused.
-pub(super) async fn a_run_that_is_not_there_is_not_written(t: &Stage) {
+pub(super) async fn a_run_that_is_not_there_is_not_written(t: &TestStore) {
     let mut ghost = t.driven().await;
     std::sync::Arc::make_mut(&mut ghost.facts).workspace = WorkspaceId::new("abroad").unwrap();
     must!(t.write(&ghost).await.does("late").send().await, CommitOutcome::LeaseLost);
 }
 
 /// A holder with an expired lease may still write until another worker claims the run.
-pub(super) async fn an_ended_lease_that_nobody_took_still_writes(t: &Stage) {
+pub(super) async fn an_ended_lease_that_nobody_took_still_writes(t: &TestStore) {
     let held = t.driven().await;
     t.pass(2 * LEASE);
     t.write(&held).await.does("charge").done().await;
 }
 
 /// A pending request reaches the holder in the answer to its next write, which the holder then repeats.
-pub(super) async fn the_holder_gets_a_request_at_its_next_write(t: &Stage) {
+pub(super) async fn the_holder_gets_a_request_at_its_next_write(t: &TestStore) {
     let held = t.driven().await;
     t.steered(&held, RunCommand::Pause).await;
     let now = must!(t.write(&held).await.does("charge").send().await, CommitOutcome::Stale(head) => head);
@@ -196,7 +196,7 @@ pub(super) async fn the_holder_gets_a_request_at_its_next_write(t: &Stage) {
 }
 
 /// S0.32, invariants 6, 27: the last step, the end, the result and the history are one write.
-pub(super) async fn the_last_step_and_the_end_are_one_write(t: &Stage) {
+pub(super) async fn the_last_step_and_the_end_are_one_write(t: &TestStore) {
     let held = t.driven().await;
     t.pass(SECOND);
     let closed = t.write(&held).await.does("charge").completes(r#"{"paid":1.0}"#).done().await;
@@ -210,7 +210,7 @@ pub(super) async fn the_last_step_and_the_end_are_one_write(t: &Stage) {
 }
 
 /// A failure is stored with all its fields.
-pub(super) async fn a_failed_run_says_why(t: &Stage) {
+pub(super) async fn a_failed_run_says_why(t: &TestStore) {
     let held = t.driven().await;
     let why = Failure::unknown("it broke: \"ü\"").with_code("e-7").retry_after(SECOND);
     let mut advance = t.write(&held).await.fails("no").advance();
@@ -221,7 +221,7 @@ pub(super) async fn a_failed_run_says_why(t: &Stage) {
 }
 
 /// The holder's count of arrivals says what it has seen, not how many there are.
-pub(super) async fn a_write_does_not_forget_arrivals(t: &Stage) {
+pub(super) async fn a_write_does_not_forget_arrivals(t: &TestStore) {
     let held = t.driven().await;
     let _ = t.signal(&held, "go").await;
     let _ = t.signal(&held, "go").await;
@@ -230,7 +230,7 @@ pub(super) async fn a_write_does_not_forget_arrivals(t: &Stage) {
 }
 
 /// A write cannot change the facts fixed at the start of the run.
-pub(super) async fn a_write_does_not_change_the_facts(t: &Stage) {
+pub(super) async fn a_write_does_not_change_the_facts(t: &TestStore) {
     let held = t.order().key("k").subject("s").granted_to(ANN).start().await;
     let mut mistaken = held.clone();
     let facts = std::sync::Arc::make_mut(&mut mistaken.facts);
@@ -241,7 +241,7 @@ pub(super) async fn a_write_does_not_change_the_facts(t: &Stage) {
 }
 
 /// One write may contain many records.
-pub(super) async fn a_write_may_carry_many_records(t: &Stage) {
+pub(super) async fn a_write_may_carry_many_records(t: &TestStore) {
     let mut held = t.driven().await;
     for batch in 0..3 {
         let mut write = t.write(&held).await;

@@ -22,7 +22,7 @@ fn subscribers() -> Subscribers {
     ])
 }
 
-async fn told(t: &Stage, run: &RunHead) -> Vec<(String, String)> {
+async fn told(t: &TestStore, run: &RunHead) -> Vec<(String, String)> {
     let request =
         ListOutbox { workspace: None, status: Some(OutboxStatus::Due), target: None, after: None, limit: 50 };
     let posts = t.store.list_outbox(request).await.unwrap();
@@ -50,7 +50,7 @@ fn expected_of_cancelled() -> Vec<(String, String)> {
 }
 
 /// A command that ends a run also notifies its subscribers, in the same write and only once.
-pub(super) async fn a_command_that_ends_a_run_notifies_subscribers(t: &Stage) {
+pub(super) async fn a_command_that_ends_a_run_notifies_subscribers(t: &TestStore) {
     let run = t.pending().await;
     must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Accepted(head) if head.status() == RunStatus::Cancelled);
     assert_eq!(told(t, &run).await, expected_of_cancelled());
@@ -62,7 +62,7 @@ pub(super) async fn a_command_that_ends_a_run_notifies_subscribers(t: &Stage) {
 }
 
 /// Subscribers are also notified of children that end with their parent, whatever ended the parent.
-pub(super) async fn children_that_end_with_their_parent_notify_subscribers(t: &Stage) {
+pub(super) async fn children_that_end_with_their_parent_notify_subscribers(t: &TestStore) {
     let parent = t.driven().await;
     let child = t.child_of(&parent, "child").start().await;
     let write = t.write(&parent).await.announces(subscribers()).completes("1");
@@ -81,7 +81,7 @@ pub(super) async fn children_that_end_with_their_parent_notify_subscribers(t: &S
 
 /// A person may delete a settled announcement, so that it no longer counts as a dead letter. The journal names the
 /// person.
-pub(super) async fn a_dead_announcement_can_be_deleted(t: &Stage) {
+pub(super) async fn a_dead_announcement_can_be_deleted(t: &TestStore) {
     let run = t.pending().await;
     must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Accepted(_));
     let claimed = t.claim_outbox(ANN, &[("hook-1", 1)]).await.posts.remove(0);

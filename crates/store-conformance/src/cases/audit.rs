@@ -26,18 +26,18 @@ fn through(credential: &str, person: Option<&str>, name: &str) -> Actor {
     Actor { origin: Some(origin), ..Actor::new(name, Role::Manager) }
 }
 
-async fn audit(t: &Stage, filter: AuditFilter) -> Vec<StoredJournalEntry> {
+async fn audit(t: &TestStore, filter: AuditFilter) -> Vec<StoredJournalEntry> {
     let workspace = WorkspaceId::default();
     t.store.list_audit(ListAudit { workspace, filter, after: None, limit: 100 }).await.unwrap()
 }
 
-async fn notes_for(t: &Stage, filter: AuditFilter) -> Vec<JournalEntry> {
+async fn notes_for(t: &TestStore, filter: AuditFilter) -> Vec<JournalEntry> {
     audit(t, filter).await.into_iter().map(|placed| placed.note).collect()
 }
 
 /// Entries by two credentials with the same name, a person who uses both, a local actor without a credential, and an
 /// engine.
-fn entries(t: &Stage, run: RunId) -> Vec<JournalEntry> {
+fn entries(t: &TestStore, run: RunId) -> Vec<JournalEntry> {
     let text = |text: &str| text.to_owned();
     let whats = [
         JournalEvent::Commanded {
@@ -97,7 +97,7 @@ fn entries(t: &Stage, run: RunId) -> Vec<JournalEntry> {
 }
 
 /// S2.14: each filter, alone and combined, returns the same entries as the model.
-pub(super) async fn every_filter_of_the_audit_log_finds_what_it_names(t: &Stage) {
+pub(super) async fn every_filter_of_the_audit_log_finds_what_it_names(t: &TestStore) {
     let run = t.driven().await;
     let entries = entries(t, run.id());
     t.store.append_journal(entries.clone()).await.unwrap();
@@ -145,7 +145,7 @@ pub(super) async fn every_filter_of_the_audit_log_finds_what_it_names(t: &Stage)
 }
 
 /// Pages are ordered by time, then by position, even if positions are in a different order.
-pub(super) async fn the_audit_log_is_paged_by_time(t: &Stage) {
+pub(super) async fn the_audit_log_is_paged_by_time(t: &TestStore) {
     let run = t.driven().await;
     let mut entries = entries(t, run.id());
     entries.reverse();
@@ -175,7 +175,7 @@ pub(super) async fn the_audit_log_is_paged_by_time(t: &Stage) {
 }
 
 /// A stored signal is recorded in the audit log. A rejected or duplicate signal is not.
-pub(super) async fn a_stored_signal_is_in_the_audit_log(t: &Stage) {
+pub(super) async fn a_stored_signal_is_in_the_audit_log(t: &TestStore) {
     let run = t.driven().await;
     let send = |id: &str, why: &str| {
         let note = Some(noted_by(MEG, &run, why));
@@ -192,7 +192,7 @@ pub(super) async fn a_stored_signal_is_in_the_audit_log(t: &Stage) {
     assert_eq!(notes_for(t, AuditFilter::default()).await.len(), 1);
 }
 
-fn settled_by_meg(t: &Stage, promise: Option<&str>, key: Option<&str>) -> JournalEntry {
+fn settled_by_meg(t: &TestStore, promise: Option<&str>, key: Option<&str>) -> JournalEntry {
     let text = |text: Option<&str>| text.map(ToOwned::to_owned);
     let what =
         JournalEvent::Settled { promise: text(promise), key: text(key), settlement: "resolved".into() };
@@ -200,7 +200,7 @@ fn settled_by_meg(t: &Stage, promise: Option<&str>, key: Option<&str>) -> Journa
 }
 
 /// The audit log names the promise even if the caller settled it by key and did not know its id.
-pub(super) async fn a_settlement_by_key_names_its_promise_in_the_audit_log(t: &Stage) {
+pub(super) async fn a_settlement_by_key_names_its_promise_in_the_audit_log(t: &TestStore) {
     let mut promise = standalone(t, "p1");
     promise.key = Some(hapax_engine::model::PromiseKey { key: key("k1"), keep_for: HOUR });
     must!(create(t, promise).await, CreateOutcome::Created(_));
@@ -231,7 +231,7 @@ pub(super) async fn a_settlement_by_key_names_its_promise_in_the_audit_log(t: &S
 }
 
 /// An issued token is recorded in the audit log. A refused one is not.
-pub(super) async fn an_issued_token_is_in_the_audit_log(t: &Stage) {
+pub(super) async fn an_issued_token_is_in_the_audit_log(t: &TestStore) {
     must!(create(t, standalone(t, "a")).await, CreateOutcome::Created(_));
     let put = |promise: &str, digest: u8| {
         let what = JournalEvent::TokenIssued { promise: promise.into(), expires_at: "then".into() };
@@ -253,7 +253,7 @@ pub(super) async fn an_issued_token_is_in_the_audit_log(t: &Stage) {
 }
 
 /// The start of an operation and its audit entry are one write. A repeated request adds no second entry.
-pub(super) async fn a_step_taken_by_a_person_is_in_the_audit_log_once(t: &Stage) {
+pub(super) async fn a_step_taken_by_a_person_is_in_the_audit_log_once(t: &TestStore) {
     for (n, home) in t.homes().await.into_iter().enumerate() {
         let id = format!("i{n}");
         t.invoice(&home, &id, "approved").await;
@@ -280,7 +280,7 @@ pub(super) async fn a_step_taken_by_a_person_is_in_the_audit_log_once(t: &Stage)
 }
 
 /// A manager's override is recorded even if the step would have been allowed without it.
-pub(super) async fn an_override_that_was_not_needed_is_in_the_audit_log(t: &Stage) {
+pub(super) async fn an_override_that_was_not_needed_is_in_the_audit_log(t: &TestStore) {
     for (n, home) in t.homes().await.into_iter().enumerate() {
         let id = format!("o{n}");
         t.invoice(&home, &id, "approved").await;

@@ -8,7 +8,7 @@ use crate::fixture::*;
 use crate::must;
 
 /// An item is created once, with version 1, and found by its id and by its name.
-pub(super) async fn an_item_is_made_once(t: &Stage) {
+pub(super) async fn an_item_is_made_once(t: &TestStore) {
     assert_eq!(t.find_item("d1").await, None);
     assert_eq!(t.find_named("payout").await, None);
     let made = t.item("d1", "payout").put().await;
@@ -32,7 +32,7 @@ pub(super) async fn an_item_is_made_once(t: &Stage) {
 }
 
 /// A caller that names the latest version replaces the item. The creation time stays.
-pub(super) async fn an_item_is_replaced_only_over_its_latest_version(t: &Stage) {
+pub(super) async fn an_item_is_replaced_only_over_its_latest_version(t: &TestStore) {
     let first = t.item("d1", "payout").put().await;
     t.pass(SECOND);
     let second = t.item("d1", "payment").body("2").over(1).put().await;
@@ -53,7 +53,7 @@ pub(super) async fn an_item_is_replaced_only_over_its_latest_version(t: &Stage) 
 }
 
 /// An item that does not exist, or belongs to another workspace, cannot be replaced.
-pub(super) async fn a_missing_item_is_not_replaced(t: &Stage) {
+pub(super) async fn a_missing_item_is_not_replaced(t: &TestStore) {
     assert_eq!(t.item("d1", "payout").over(1).send().await, PutOutcome::Missing);
     let made = t.item("d1", "payout").put().await;
     t.item("d2", "payout").workspace("abroad").put().await;
@@ -64,7 +64,7 @@ pub(super) async fn a_missing_item_is_not_replaced(t: &Stage) {
 }
 
 /// A name is unique per kind and workspace, for new items and renamed ones.
-pub(super) async fn a_name_is_taken_once(t: &Stage) {
+pub(super) async fn a_name_is_taken_once(t: &TestStore) {
     let first = t.item("d1", "payout").put().await;
     let second = t.item("d2", "refund").put().await;
     assert_eq!(t.item("d3", "payout").send().await, PutOutcome::NameTaken(first.clone()));
@@ -85,7 +85,7 @@ pub(super) async fn a_name_is_taken_once(t: &Stage) {
 }
 
 /// Every kind of item is stored, and the ids of each kind are separate.
-pub(super) async fn every_kind_of_item_is_kept(t: &Stage) {
+pub(super) async fn every_kind_of_item_is_kept(t: &TestStore) {
     for (n, kind) in CatalogKind::ALL.into_iter().enumerate() {
         t.item("x", "x").kind(kind).body(&n.to_string()).put().await;
     }
@@ -98,7 +98,7 @@ pub(super) async fn every_kind_of_item_is_kept(t: &Stage) {
 }
 
 /// The journal names the person who changed the catalog, in the same write and only if the change took effect.
-pub(super) async fn a_catalog_change_is_in_the_journal_if_it_took_effect(t: &Stage) {
+pub(super) async fn a_catalog_change_is_in_the_journal_if_it_took_effect(t: &TestStore) {
     t.item("d1", "payout").note(t.noted("made")).put().await;
     t.item("d1", "payout").over(1).note(t.noted("changed")).put().await;
     t.item("d2", "refund").put().await;
@@ -111,7 +111,7 @@ pub(super) async fn a_catalog_change_is_in_the_journal_if_it_took_effect(t: &Sta
 }
 
 /// Bodies read back byte for byte.
-pub(super) async fn bodies_are_kept_byte_for_byte(t: &Stage) {
+pub(super) async fn bodies_are_kept_byte_for_byte(t: &TestStore) {
     let large = format!("\"{}\"", "ü".repeat(500_000));
     for (n, body) in
         [r#"{"b": 1.00, "a":  [ ], "a": "\u0001\n漢"}"#, "1e400", "null", &large].iter().enumerate()
@@ -124,7 +124,7 @@ pub(super) async fn bodies_are_kept_byte_for_byte(t: &Stage) {
 }
 
 /// Ids and names are compared byte by byte.
-pub(super) async fn names_are_compared_exactly(t: &Stage) {
+pub(super) async fn names_are_compared_exactly(t: &TestStore) {
     let names = ["p", "P", "p ", " p", "p%", "p_", "p\u{301}", "ṕ", "p@1", "p\t", "'", "漢", ""];
     for (n, item_name) in names.iter().enumerate() {
         t.item(&format!("d{n}"), item_name).put().await;
@@ -137,7 +137,7 @@ pub(super) async fn names_are_compared_exactly(t: &Stage) {
 }
 
 /// A name that some store cannot hold is refused.
-pub(super) async fn a_name_that_cannot_be_kept_is_refused(t: &Stage) {
+pub(super) async fn a_name_that_cannot_be_kept_is_refused(t: &TestStore) {
     let longest = "ü".repeat(MAX_ITEM_NAME_CHARS);
     let longer = "ü".repeat(MAX_ITEM_NAME_CHARS + 1);
     t.item("d1", &longest).put().await;
@@ -150,7 +150,7 @@ pub(super) async fn a_name_that_cannot_be_kept_is_refused(t: &Stage) {
 }
 
 /// Items are listed in the order of their ids, in all workspaces or one, from any position.
-pub(super) async fn items_are_listed_in_order(t: &Stage) {
+pub(super) async fn items_are_listed_in_order(t: &TestStore) {
     for (id, workspace) in
         [("b", "y"), ("a", "z"), ("C", "y"), ("10", "x"), ("9", "y"), ("a-b", "z"), ("a_", "x")]
     {
@@ -185,7 +185,7 @@ pub(super) async fn items_are_listed_in_order(t: &Stage) {
 }
 
 /// A page of items has a maximum size, whatever the caller asks for.
-pub(super) async fn a_page_of_items_is_bounded(t: &Stage) {
+pub(super) async fn a_page_of_items_is_bounded(t: &TestStore) {
     for n in 0..=MAX_PAGE {
         let id = format!("d{n:05}");
         t.item(&id, &id).put().await;
@@ -197,7 +197,7 @@ pub(super) async fn a_page_of_items_is_bounded(t: &Stage) {
 }
 
 /// A cache can ask for the items that changed at or after an instant.
-pub(super) async fn changed_items_are_listed(t: &Stage) {
+pub(super) async fn changed_items_are_listed(t: &TestStore) {
     for id in ["c", "b", "a"] {
         t.item(id, id).put().await;
         t.pass(SECOND);

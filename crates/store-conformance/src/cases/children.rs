@@ -7,19 +7,19 @@ use crate::fixture::*;
 use crate::must;
 
 /// A driven parent and its child, which waits to be claimed.
-async fn family(t: &Stage) -> (RunHead, RunHead) {
+async fn family(t: &TestStore) -> (RunHead, RunHead) {
     let parent = t.driven().await;
     let order = t.child_of(&parent, "ship");
     let parent = t.write(&parent).await.awaits_child("ship", &order).done().await;
     (parent, order.start().await)
 }
 
-async fn drive(t: &Stage, run: &RunHead) -> RunHead {
+async fn drive(t: &TestStore, run: &RunHead) -> RunHead {
     t.claim(BOB).await.into_iter().find(|claimed| claimed.id() == run.id()).expect("it is due")
 }
 
 /// Invariant 46: a child is started in the same write as the step that waits for it, and the answer lists it as due.
-pub(super) async fn a_child_is_started_with_its_step(t: &Stage) {
+pub(super) async fn a_child_is_started_with_its_step(t: &TestStore) {
     let parent = t.driven().await;
     let order = t.child_of(&parent, "ship").input(r#"{"parcel":1}"#);
     let woken = t.write(&parent).await.awaits_child("ship", &order).woke().await;
@@ -33,7 +33,7 @@ pub(super) async fn a_child_is_started_with_its_step(t: &Stage) {
 }
 
 /// A child that is granted at once, or due later, is not listed as due.
-pub(super) async fn a_child_that_is_not_due_is_not_named(t: &Stage) {
+pub(super) async fn a_child_that_is_not_due_is_not_named(t: &TestStore) {
     let parent = t.driven().await;
     let (granted, later) = (t.child_of(&parent, "a").granted_to(BOB), t.child_of(&parent, "b").due_in(HOUR));
     let write = t.write(&parent).await.awaits_child("a", &granted).awaits_child("b", &later);
@@ -42,7 +42,7 @@ pub(super) async fn a_child_that_is_not_due_is_not_named(t: &Stage) {
 }
 
 /// Invariant 46: an existing child is left unchanged.
-pub(super) async fn a_child_is_started_once(t: &Stage) {
+pub(super) async fn a_child_is_started_once(t: &TestStore) {
     let (parent, child) = family(t).await;
     let held = drive(t, &child).await;
     let mut advance = t.write(&parent).await.does("charge").advance();
@@ -52,7 +52,7 @@ pub(super) async fn a_child_is_started_once(t: &Stage) {
 }
 
 /// The log of a parent contains the children it waits for, with their results.
-pub(super) async fn a_parent_reads_what_its_child_ended_with(t: &Stage) {
+pub(super) async fn a_parent_reads_what_its_child_ended_with(t: &TestStore) {
     let (parent, child) = family(t).await;
     assert_eq!(t.log(&parent).await.children, [(child.id(), None)]);
     let held = drive(t, &child).await;
@@ -65,7 +65,7 @@ pub(super) async fn a_parent_reads_what_its_child_ended_with(t: &Stage) {
 }
 
 /// A child that failed also notifies its parent.
-pub(super) async fn a_failed_child_tells_its_parent(t: &Stage) {
+pub(super) async fn a_failed_child_tells_its_parent(t: &TestStore) {
     let (parent, child) = family(t).await;
     let parent = t.write(&parent).await.parks().done().await;
     let held = drive(t, &child).await;
@@ -75,7 +75,7 @@ pub(super) async fn a_failed_child_tells_its_parent(t: &Stage) {
 }
 
 /// A child cancelled by a person also notifies its parent.
-pub(super) async fn a_child_cancelled_from_outside_tells_its_parent(t: &Stage) {
+pub(super) async fn a_child_cancelled_from_outside_tells_its_parent(t: &TestStore) {
     let (parent, child) = family(t).await;
     let parent = t.write(&parent).await.parks().done().await;
     assert_eq!(t.steered(&child, cancel()).await.status(), RunStatus::Cancelled);
@@ -84,7 +84,7 @@ pub(super) async fn a_child_cancelled_from_outside_tells_its_parent(t: &Stage) {
 }
 
 /// Invariant 46: the end of a parent cancels a child that never ran, and records the reason.
-pub(super) async fn the_end_of_a_parent_cancels_a_child_that_never_ran(t: &Stage) {
+pub(super) async fn the_end_of_a_parent_cancels_a_child_that_never_ran(t: &TestStore) {
     let (parent, child) = family(t).await;
     let woken = t.write(&parent).await.gives_up("ship").completes("1").woke().await;
     assert!(woken.is_empty(), "nothing is left to drive");
@@ -98,7 +98,7 @@ pub(super) async fn the_end_of_a_parent_cancels_a_child_that_never_ran(t: &Stage
 }
 
 /// Invariants 45, 46: the end of a parent requests cancellation of a running child and wakes a waiting one to cancel.
-pub(super) async fn the_end_of_a_parent_asks_living_children_to_cancel(t: &Stage) {
+pub(super) async fn the_end_of_a_parent_asks_living_children_to_cancel(t: &TestStore) {
     let parent = t.driven().await;
     let orders: Vec<_> =
         ["a", "b", "c", "d"].into_iter().map(|step| t.child_of(&parent, step).granted_to(BOB)).collect();
@@ -136,7 +136,7 @@ pub(super) async fn the_end_of_a_parent_asks_living_children_to_cancel(t: &Stage
 }
 
 /// A child with a pending cancellation is not asked again, and a closed child is not changed.
-pub(super) async fn the_end_of_a_parent_changes_nothing_where_nothing_is_left_to_ask(t: &Stage) {
+pub(super) async fn the_end_of_a_parent_changes_nothing_where_nothing_is_left_to_ask(t: &TestStore) {
     let parent = t.driven().await;
     let (first, second) =
         (t.child_of(&parent, "a").granted_to(BOB), t.child_of(&parent, "b").granted_to(BOB));
@@ -149,7 +149,7 @@ pub(super) async fn the_end_of_a_parent_changes_nothing_where_nothing_is_left_to
 }
 
 /// An abandoned child outlives its parent, and its end notifies no run.
-pub(super) async fn an_abandoned_child_goes_on(t: &Stage) {
+pub(super) async fn an_abandoned_child_goes_on(t: &TestStore) {
     let parent = t.driven().await;
     let order = t.child_of(&parent, "ship").abandoned().granted_to(BOB);
     let parent = t.write(&parent).await.awaits_child("ship", &order).done().await;
@@ -162,7 +162,7 @@ pub(super) async fn an_abandoned_child_goes_on(t: &Stage) {
 }
 
 /// The end of a parent cancels all generations below it.
-pub(super) async fn the_end_of_a_parent_reaches_grandchildren(t: &Stage) {
+pub(super) async fn the_end_of_a_parent_reaches_grandchildren(t: &TestStore) {
     let (parent, child) = family(t).await;
     let grandchild = t.child_of(&child, "pack").start().await;
     t.write(&parent).await.gives_up("ship").completes("1").done().await;
@@ -171,7 +171,7 @@ pub(super) async fn the_end_of_a_parent_reaches_grandchildren(t: &Stage) {
 }
 
 /// A command that ends a run also cancels its children.
-pub(super) async fn a_run_cancelled_from_outside_takes_its_children_along(t: &Stage) {
+pub(super) async fn a_run_cancelled_from_outside_takes_its_children_along(t: &TestStore) {
     let parent = t.pending().await;
     let child = t.child_of(&parent, "ship").start().await;
     assert_eq!(t.steered(&parent, cancel()).await.status(), RunStatus::Cancelled);
@@ -179,7 +179,7 @@ pub(super) async fn a_run_cancelled_from_outside_takes_its_children_along(t: &St
 }
 
 /// A child started in the write that closes its parent is cancelled by that write.
-pub(super) async fn a_child_started_by_the_last_write_of_its_parent_is_cancelled(t: &Stage) {
+pub(super) async fn a_child_started_by_the_last_write_of_its_parent_is_cancelled(t: &TestStore) {
     let parent = t.driven().await;
     let order = t.child_of(&parent, "ship");
     t.write(&parent).await.awaits_child("ship", &order).gives_up("ship").completes("1").done().await;
@@ -187,7 +187,7 @@ pub(super) async fn a_child_started_by_the_last_write_of_its_parent_is_cancelled
 }
 
 /// A child belongs to its parent's workspace, and may have no key or subject that could conflict.
-pub(super) async fn a_child_that_could_be_refused_is_refused_with_the_write(t: &Stage) {
+pub(super) async fn a_child_that_could_be_refused_is_refused_with_the_write(t: &TestStore) {
     let parent = t.driven().await;
     let order = || t.child_of(&parent, "ship");
     let stranger = t.order().workspace("abroad").start().await;

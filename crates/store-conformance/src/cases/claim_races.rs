@@ -9,7 +9,7 @@ use hapax_engine::store::{CreateEntityOutcome, NewEntity};
 use crate::fixture::*;
 use crate::must;
 
-async fn begin_at_once(t: &Stage, begins: Vec<BeginBuilder<'_>>) -> Vec<BeginOperationOutcome> {
+async fn begin_at_once(t: &TestStore, begins: Vec<BeginBuilder<'_>>) -> Vec<BeginOperationOutcome> {
     at_once(begins.into_iter().map(|begin| {
         let (store, request) = (t.store.clone(), begin.request());
         async move { store.entity_store().unwrap().begin_operation(request).await.unwrap() }
@@ -17,7 +17,7 @@ async fn begin_at_once(t: &Stage, begins: Vec<BeginBuilder<'_>>) -> Vec<BeginOpe
     .await
 }
 
-async fn finish_at_once(t: &Stage, ends: Vec<FinishOperation>) -> Vec<FinishOperationOutcome> {
+async fn finish_at_once(t: &TestStore, ends: Vec<FinishOperation>) -> Vec<FinishOperationOutcome> {
     at_once(ends.into_iter().map(|end| {
         let store = t.store.clone();
         async move { store.entity_store().unwrap().finish_operation(end).await.unwrap() }
@@ -43,7 +43,7 @@ fn one_winner(
 }
 
 /// S1.3, S1.25 to S1.27, S1.60: of 500 callers one runs the action, and 499 learn which operation is in progress.
-pub(super) async fn of_500_callers_one_wins(t: &Stage) {
+pub(super) async fn of_500_callers_one_wins(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let outcomes = begin_at_once(t, (0..500).map(|_| t.close(&home, "i1")).collect()).await;
@@ -57,7 +57,7 @@ pub(super) async fn of_500_callers_one_wins(t: &Stage) {
 }
 
 /// S2.13, S2.44: of 100 double clicks one runs the action, and the others get its operation.
-pub(super) async fn of_100_callers_with_one_key_one_wins(t: &Stage) {
+pub(super) async fn of_100_callers_with_one_key_one_wins(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let outcomes = begin_at_once(t, (0..100).map(|_| t.close(&home, "i1").key("k")).collect()).await;
@@ -71,7 +71,7 @@ pub(super) async fn of_100_callers_with_one_key_one_wins(t: &Stage) {
 }
 
 /// Without a claim, one key still begins only one operation.
-pub(super) async fn of_unclaimed_operations_with_one_key_one_begins(t: &Stage) {
+pub(super) async fn of_unclaimed_operations_with_one_key_one_begins(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let begins = (0..50).map(|_| t.close(&home, "i1").unclaimed().key("k")).collect();
@@ -84,7 +84,7 @@ pub(super) async fn of_unclaimed_operations_with_one_key_one_begins(t: &Stage) {
 }
 
 /// S2.12: of different requests under one key one wins. Identical requests find it, and the others conflict.
-pub(super) async fn of_different_requests_with_one_key_one_wins(t: &Stage) {
+pub(super) async fn of_different_requests_with_one_key_one_wins(t: &TestStore) {
     for home in t.homes().await {
         for id in ["i0", "i1", "i2", "i3"] {
             t.invoice(&home, id, "approved").await;
@@ -103,7 +103,7 @@ pub(super) async fn of_different_requests_with_one_key_one_wins(t: &Stage) {
 }
 
 /// One request sent many times concurrently begins one operation.
-pub(super) async fn one_beginning_sent_many_times_is_one(t: &Stage) {
+pub(super) async fn one_beginning_sent_many_times_is_one(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1");
@@ -117,7 +117,7 @@ pub(super) async fn one_beginning_sent_many_times_is_one(t: &Stage) {
 }
 
 /// Of many concurrent retries of a reverted operation, one succeeds, as one attempt.
-pub(super) async fn of_those_who_try_again_one_does(t: &Stage) {
+pub(super) async fn of_those_who_try_again_one_does(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").key("k");
@@ -138,7 +138,7 @@ pub(super) async fn of_those_who_try_again_one_does(t: &Stage) {
 }
 
 /// Operations on different entities do not block each other.
-pub(super) async fn operations_on_many_entities_all_go_on(t: &Stage) {
+pub(super) async fn operations_on_many_entities_all_go_on(t: &TestStore) {
     for home in t.homes().await {
         let mut begins = Vec::new();
         for n in 0..64 {
@@ -163,7 +163,7 @@ pub(super) async fn operations_on_many_entities_all_go_on(t: &Stage) {
 }
 
 /// S1.6: of many unclaimed operations that finish concurrently, one wins and the others fail cleanly.
-pub(super) async fn of_unclaimed_ends_one_wins(t: &Stage) {
+pub(super) async fn of_unclaimed_ends_one_wins(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let mut ends = Vec::new();
@@ -188,7 +188,7 @@ pub(super) async fn of_unclaimed_ends_one_wins(t: &Stage) {
 }
 
 /// One end sent many times concurrently is written once.
-pub(super) async fn one_end_sent_many_times_is_written_once(t: &Stage) {
+pub(super) async fn one_end_sent_many_times_is_written_once(t: &TestStore) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
         let end = FinishOperation {
@@ -210,7 +210,7 @@ pub(super) async fn one_end_sent_many_times_is_written_once(t: &Stage) {
 }
 
 /// G1.2: an end that races with janitors has one outcome: finished or reverted.
-pub(super) async fn an_end_races_with_janitors(t: &Stage) {
+pub(super) async fn an_end_races_with_janitors(t: &TestStore) {
     for home in t.homes().await {
         for n in 0..20 {
             let id = format!("i{n}");
@@ -240,7 +240,7 @@ pub(super) async fn an_end_races_with_janitors(t: &Stage) {
 }
 
 /// G1.2: a heartbeat that races with the janitor is recorded, or its sender learns that it lost the claim.
-pub(super) async fn a_heartbeat_races_with_the_janitor(t: &Stage) {
+pub(super) async fn a_heartbeat_races_with_the_janitor(t: &TestStore) {
     for home in t.homes().await {
         for n in 0..20 {
             let id = format!("i{n}");
@@ -266,7 +266,7 @@ pub(super) async fn a_heartbeat_races_with_the_janitor(t: &Stage) {
 }
 
 /// S1.40: an operation that races with the janitor finds the entity claimed or free.
-pub(super) async fn a_beginning_races_with_the_janitor(t: &Stage) {
+pub(super) async fn a_beginning_races_with_the_janitor(t: &TestStore) {
     for home in t.homes().await {
         for n in 0..20 {
             let id = format!("i{n}");
@@ -300,7 +300,7 @@ pub(super) async fn a_beginning_races_with_the_janitor(t: &Stage) {
 }
 
 /// A sweep for stray rows never reverts a row while an operation claims it.
-pub(super) async fn a_beginning_races_with_the_sweep_for_strays(t: &Stage) {
+pub(super) async fn a_beginning_races_with_the_sweep_for_strays(t: &TestStore) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     for n in 0..20 {
         let id = format!("i{n}");
@@ -317,7 +317,7 @@ pub(super) async fn a_beginning_races_with_the_sweep_for_strays(t: &Stage) {
 }
 
 /// Concurrent sweeps revert each stray row once.
-pub(super) async fn sweeps_at_once_give_each_stray_back_once(t: &Stage) {
+pub(super) async fn sweeps_at_once_give_each_stray_back_once(t: &TestStore) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     for n in 0..30 {
         t.put_row(&format!("i{n:02}"), "closing", 1).await;
@@ -338,7 +338,7 @@ pub(super) async fn sweeps_at_once_give_each_stray_back_once(t: &Stage) {
 }
 
 /// Of many callers that create one entity concurrently, one succeeds.
-pub(super) async fn of_those_who_make_one_entity_one_does(t: &Stage) {
+pub(super) async fn of_those_who_make_one_entity_one_does(t: &TestStore) {
     let outcomes = at_once((0..32).map(|n| {
         let store = t.store.clone();
         let new = NewEntity {

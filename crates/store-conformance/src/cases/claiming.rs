@@ -13,7 +13,7 @@ use crate::fixture::*;
 use crate::must;
 
 /// S0.23, S0.24: a grant takes one version, increments the fence, and records when the run was first driven.
-pub(super) async fn a_claim_grants_a_lease(t: &Stage) {
+pub(super) async fn a_claim_grants_a_lease(t: &TestStore) {
     let run = t.pending().await;
     t.pass(SECOND);
     let held = t.claim_one(ANN).await;
@@ -30,7 +30,7 @@ pub(super) async fn a_claim_grants_a_lease(t: &Stage) {
 }
 
 /// Runs are granted by priority, then by due time, then by id.
-pub(super) async fn runs_are_granted_in_order(t: &Stage) {
+pub(super) async fn runs_are_granted_in_order(t: &TestStore) {
     let low = t.order().priority(Priority::Low).start().await;
     let last = t.order().due_in(2 * SECOND).start().await;
     t.pass(SECOND);
@@ -46,7 +46,7 @@ pub(super) async fn runs_are_granted_in_order(t: &Stage) {
 }
 
 /// The order holds across all workflows that the worker serves.
-pub(super) async fn runs_of_several_workflows_are_granted_in_one_order(t: &Stage) {
+pub(super) async fn runs_of_several_workflows_are_granted_in_one_order(t: &TestStore) {
     let mut order = Vec::new();
     for workflow in ["refund", "order", "refund", "order"] {
         order.push(t.order().workflow(workflow, 1).start().await.id());
@@ -57,7 +57,7 @@ pub(super) async fn runs_of_several_workflows_are_granted_in_one_order(t: &Stage
 }
 
 /// Invariant 47: a run is granted at its due time, and not before.
-pub(super) async fn a_run_is_granted_when_it_is_due(t: &Stage) {
+pub(super) async fn a_run_is_granted_when_it_is_due(t: &TestStore) {
     let run = t.order().due_in(HOUR).start().await;
     t.pass(HOUR - std::time::Duration::from_millis(1));
     let claimed = t.claim_upto(10, ANN).await;
@@ -68,7 +68,7 @@ pub(super) async fn a_run_is_granted_when_it_is_due(t: &Stage) {
 }
 
 /// A worker gets only the workflow names and versions it has code for.
-pub(super) async fn only_served_workflows_are_granted(t: &Stage) {
+pub(super) async fn only_served_workflows_are_granted(t: &TestStore) {
     let old = t.order().start().await;
     let new = t.order().workflow("order", 2).start().await;
     let claim = |serves| ClaimRuns { grant: grant_for(ANN, serves), limit: 10 };
@@ -82,7 +82,7 @@ pub(super) async fn only_served_workflows_are_granted(t: &Stage) {
 }
 
 /// Among hundreds of workflows the few with due runs are found, whatever others have between them, and so is the time at which the next is due.
-pub(super) async fn due_runs_are_found_among_hundreds_of_workflows(t: &Stage) {
+pub(super) async fn due_runs_are_found_among_hundreds_of_workflows(t: &TestStore) {
     let name_of = |n: u32| format!("flow-{n:03}");
     // Every third is not served here. All have runs that are due, in several priorities and versions.
     for n in (1..60).step_by(3) {
@@ -125,7 +125,7 @@ pub(super) async fn due_runs_are_found_among_hundreds_of_workflows(t: &Stage) {
 
 /// Two workspaces may have different workflows with the same name. A worker gets only runs whose code it has. Runs of
 /// other workspaces neither block it nor make it poll again.
-pub(super) async fn only_served_workspaces_are_granted(t: &Stage) {
+pub(super) async fn only_served_workspaces_are_granted(t: &TestStore) {
     let abroad = t.order().workspace("abroad").start().await;
     t.pass(SECOND);
     let home = t.order().start().await;
@@ -159,14 +159,14 @@ pub(super) async fn only_served_workspaces_are_granted(t: &Stage) {
 }
 
 /// Runs of all workspaces are granted.
-pub(super) async fn runs_of_every_workspace_are_granted(t: &Stage) {
+pub(super) async fn runs_of_every_workspace_are_granted(t: &TestStore) {
     t.order().start().await;
     t.order().workspace("abroad").start().await;
     assert_eq!(t.claim(ANN).await.len(), 2);
 }
 
 /// The answer says when to poll again: at once if more runs are due, else at the next due time.
-pub(super) async fn a_claim_says_when_to_come_again(t: &Stage) {
+pub(super) async fn a_claim_says_when_to_come_again(t: &TestStore) {
     assert_eq!(t.claim_upto(1, ANN).await.next_wake_at, None);
     let (_, second) = (t.pending().await, t.pending().await);
     t.pass(SECOND);
@@ -182,7 +182,7 @@ pub(super) async fn a_claim_says_when_to_come_again(t: &Stage) {
 }
 
 /// A run that only an arrival or a person can wake sets no poll time.
-pub(super) async fn resting_runs_are_not_due(t: &Stage) {
+pub(super) async fn resting_runs_are_not_due(t: &TestStore) {
     let run = t.driven().await;
     t.write(&run).await.awaits_signal("go").parks().done().await;
     let paused = t.pending().await;
@@ -195,7 +195,7 @@ pub(super) async fn resting_runs_are_not_due(t: &Stage) {
 }
 
 /// S3.12, S0.21, invariants 17, 19: an active lease is not taken. An expired lease is taken under a higher fence.
-pub(super) async fn only_an_ended_lease_is_taken_over(t: &Stage) {
+pub(super) async fn only_an_ended_lease_is_taken_over(t: &TestStore) {
     let held = t.driven().await;
     t.pass(LEASE - std::time::Duration::from_millis(1));
     assert!(t.claim(BOB).await.is_empty());
@@ -207,14 +207,14 @@ pub(super) async fn only_an_ended_lease_is_taken_over(t: &Stage) {
 }
 
 /// Lesson 8, invariant 22: even its own owner gets a run again only under a new fence.
-pub(super) async fn an_owner_takes_over_from_itself_under_a_new_fence(t: &Stage) {
+pub(super) async fn an_owner_takes_over_from_itself_under_a_new_fence(t: &TestStore) {
     let held = t.driven().await;
     t.pass(LEASE);
     assert_eq!(t.claim_one(ANN).await.fence, held.fence.next());
 }
 
 /// A released run is granted without delay.
-pub(super) async fn a_released_run_is_granted_at_once(t: &Stage) {
+pub(super) async fn a_released_run_is_granted_at_once(t: &TestStore) {
     let held = t.driven().await;
     t.write(&held).await.releases().done().await;
     let next = t.claim_one(BOB).await;
@@ -223,7 +223,7 @@ pub(super) async fn a_released_run_is_granted_at_once(t: &Stage) {
 }
 
 /// Fault 44, invariant 35: a run that loses its worker too often is quarantined in a write, and not granted.
-pub(super) async fn a_run_that_keeps_losing_its_worker_is_quarantined(t: &Stage) {
+pub(super) async fn a_run_that_keeps_losing_its_worker_is_quarantined(t: &TestStore) {
     let held = t.driven().await;
     for _ in 0..MAX_STALLS {
         t.pass(LEASE);
@@ -246,7 +246,7 @@ pub(super) async fn a_run_that_keeps_losing_its_worker_is_quarantined(t: &Stage)
 }
 
 /// A pause that no worker carried out before the quarantine is over when people resume the run.
-pub(super) async fn a_quarantined_run_with_a_pause_pending_continues_when_resumed(t: &Stage) {
+pub(super) async fn a_quarantined_run_with_a_pause_pending_continues_when_resumed(t: &TestStore) {
     let held = t.driven().await;
     t.steered(&held, RunCommand::Pause).await;
     for _ in 0..MAX_STALLS {
@@ -263,7 +263,7 @@ pub(super) async fn a_quarantined_run_with_a_pause_pending_continues_when_resume
 }
 
 /// Progress resets the count of lost leases.
-pub(super) async fn progress_forgives_lost_leases(t: &Stage) {
+pub(super) async fn progress_forgives_lost_leases(t: &TestStore) {
     t.driven().await;
     t.pass(LEASE);
     let taken = t.claim_one(BOB).await;
@@ -272,7 +272,7 @@ pub(super) async fn progress_forgives_lost_leases(t: &Stage) {
 }
 
 /// A timer wakes a waiting run, once.
-pub(super) async fn a_timer_wakes_a_waiting_run(t: &Stage) {
+pub(super) async fn a_timer_wakes_a_waiting_run(t: &TestStore) {
     let run = t.driven().await;
     let until = t.now().plus(HOUR);
     let parked = t.write(&run).await.sleeps("nap", until).parks_until(Some(until)).done().await;
@@ -286,7 +286,7 @@ pub(super) async fn a_timer_wakes_a_waiting_run(t: &Stage) {
 
 /// Monitoring sees a run that no worker claims, or whose worker crashed, across workspaces, workflows, versions and
 /// priorities.
-pub(super) async fn the_most_overdue_run_is_known_for_every_workflow(t: &Stage) {
+pub(super) async fn the_most_overdue_run_is_known_for_every_workflow(t: &TestStore) {
     let longest = || async { t.store.find_oldest_due_at().await.unwrap() };
     assert_eq!(longest().await, None);
     let held = t.driven().await;

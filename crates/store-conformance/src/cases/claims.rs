@@ -9,7 +9,7 @@ use crate::fixture::*;
 use crate::must;
 
 /// S1.3, S1.24, S1.25: the start changes status and version before the action, in the same write as the operation.
-pub(super) async fn a_claim_flips_the_status_before_the_action(t: &Stage) {
+pub(super) async fn a_claim_flips_the_status_before_the_action(t: &TestStore) {
     for home in t.homes().await {
         let before = t.invoice(&home, "i1", "approved").await;
         t.pass(SECOND);
@@ -25,7 +25,7 @@ pub(super) async fn a_claim_flips_the_status_before_the_action(t: &Stage) {
 }
 
 /// Every field of the request is recorded, with the status before the operation and the version after the claim.
-pub(super) async fn all_that_was_asked_for_is_recorded(t: &Stage) {
+pub(super) async fn all_that_was_asked_for_is_recorded(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "overdue").await;
         let asked = t.close(&home, "i1").holding().irreversible().by_run();
@@ -58,7 +58,7 @@ pub(super) async fn all_that_was_asked_for_is_recorded(t: &Stage) {
 }
 
 /// S1.26, S1.27, S2.22, S2.44: the second caller fails, and learns which operation is in progress.
-pub(super) async fn the_second_caller_learns_who_won(t: &Stage) {
+pub(super) async fn the_second_caller_learns_who_won(t: &TestStore) {
     for home in t.homes().await {
         let winner = t.closing(&home, "i1").await;
         let operation = winner.now().await;
@@ -81,7 +81,7 @@ pub(super) async fn the_second_caller_learns_who_won(t: &Stage) {
 }
 
 /// S1.26: a caller that saw an older version reads again; the step may still apply.
-pub(super) async fn a_caller_that_saw_an_older_version_looks_again(t: &Stage) {
+pub(super) async fn a_caller_that_saw_an_older_version_looks_again(t: &TestStore) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
         must!(held.finish(OperationEnd::Failed(failure())).await, FinishOperationOutcome::Finished { .. });
@@ -96,7 +96,7 @@ pub(super) async fn a_caller_that_saw_an_older_version_looks_again(t: &Stage) {
 }
 
 /// A step that does not apply in the current status does not begin, and nothing is recorded.
-pub(super) async fn a_step_that_does_not_apply_is_not_begun(t: &Stage) {
+pub(super) async fn a_step_that_does_not_apply_is_not_begun(t: &TestStore) {
     for home in t.homes().await {
         let draft = t.invoice(&home, "i1", "draft").await;
         let close = t.close(&home, "i1").key("k");
@@ -109,7 +109,7 @@ pub(super) async fn a_step_that_does_not_apply_is_not_begun(t: &Stage) {
 }
 
 /// A step begins from each status that it names.
-pub(super) async fn a_step_applies_in_each_of_its_statuses(t: &Stage) {
+pub(super) async fn a_step_applies_in_each_of_its_statuses(t: &TestStore) {
     for home in t.homes().await {
         for (id, status) in [("i1", "approved"), ("i2", "overdue")] {
             t.invoice(&home, id, status).await;
@@ -119,7 +119,7 @@ pub(super) async fn a_step_applies_in_each_of_its_statuses(t: &Stage) {
 }
 
 /// S1.35: an entity in a transient status without an operation is claimed by someone else.
-pub(super) async fn a_transient_status_without_an_operation_is_a_claim(t: &Stage) {
+pub(super) async fn a_transient_status_without_an_operation_is_a_claim(t: &TestStore) {
     for home in t.homes().await {
         for (id, status) in [("i1", "closing"), ("i2", "paying")] {
             t.invoice(&home, id, status).await;
@@ -132,7 +132,7 @@ pub(super) async fn a_transient_status_without_an_operation_is_a_claim(t: &Stage
 }
 
 /// No operation begins on an entity that does not exist.
-pub(super) async fn nothing_is_begun_on_what_is_not_there(t: &Stage) {
+pub(super) async fn nothing_is_begun_on_what_is_not_there(t: &TestStore) {
     for home in t.homes().await {
         for close in [t.close(&home, "i1").key("k"), t.close(&home, "i1").irreversible().returning()] {
             must!(close.send().await, BeginOperationOutcome::NoSuchEntity);
@@ -144,7 +144,7 @@ pub(super) async fn nothing_is_begun_on_what_is_not_there(t: &Stage) {
 
 /// S1.1, S1.8, S1.6, S1.7, S1.13: without a claim two callers may act. The first to finish wins, and the other fails
 /// cleanly.
-pub(super) async fn without_a_claim_the_first_to_finish_wins(t: &Stage) {
+pub(super) async fn without_a_claim_the_first_to_finish_wins(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let one = t.close(&home, "i1").unclaimed().begins().await;
@@ -166,7 +166,7 @@ pub(super) async fn without_a_claim_the_first_to_finish_wins(t: &Stage) {
 }
 
 /// S1.13: without a claim, a row that changed and returned to its status still counts as changed.
-pub(super) async fn without_a_claim_every_change_counts(t: &Stage) {
+pub(super) async fn without_a_claim_every_change_counts(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let slow = t.close(&home, "i1").unclaimed().begins().await;
@@ -178,7 +178,7 @@ pub(super) async fn without_a_claim_every_change_counts(t: &Stage) {
 }
 
 /// An operation without a claim does not block claims by others.
-pub(super) async fn without_a_claim_nobody_is_kept_away(t: &Stage) {
+pub(super) async fn without_a_claim_nobody_is_kept_away(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let bystander = t.close(&home, "i1").unclaimed().begins().await;
@@ -193,7 +193,7 @@ pub(super) async fn without_a_claim_nobody_is_kept_away(t: &Stage) {
 }
 
 /// Operations on other entities, kinds and workspaces are not blocked.
-pub(super) async fn a_claim_holds_one_entity(t: &Stage) {
+pub(super) async fn a_claim_holds_one_entity(t: &TestStore) {
     for home in t.homes().await {
         t.closing(&home, "i1").await;
         t.closing(&home, "i2").await;
@@ -207,7 +207,7 @@ pub(super) async fn a_claim_holds_one_entity(t: &Stage) {
 }
 
 /// A row that the user's code changed is judged by its current values.
-pub(super) async fn a_row_that_the_user_changed_is_judged_as_it_is(t: &Stage) {
+pub(super) async fn a_row_that_the_user_changed_is_judged_as_it_is(t: &TestStore) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     t.invoice(&home, "i1", "approved").await;
     t.put_row("i1", "approved", 9).await;
@@ -222,7 +222,7 @@ pub(super) async fn a_row_that_the_user_changed_is_judged_as_it_is(t: &Stage) {
 }
 
 /// Operations of one workspace cannot claim entities of another in the store's own table.
-pub(super) async fn workspaces_do_not_share_claims(t: &Stage) {
+pub(super) async fn workspaces_do_not_share_claims(t: &TestStore) {
     t.closing(&EntityStorage::BuiltIn, "i1").await;
     must!(
         t.close(&EntityStorage::BuiltIn, "i1").workspace("abroad").send().await,

@@ -33,7 +33,7 @@ const WANTED: [&str; 15] = [
 ];
 
 /// The memory store defines the behaviour that the documentation of request keys and the catalog leaves open.
-pub(super) async fn random_requests_are_answered_as_by_the_memory_store(t: &Stage) {
+pub(super) async fn random_requests_are_answered_as_by_the_memory_store(t: &TestStore) {
     let model: Arc<dyn Store> = Arc::new(MemoryStore::new(t.clock.clone()));
     let mut rng = Rng::with_seed(7);
     let (mut begun, mut met): (Vec<Ask<'_>>, _) = (Vec::new(), BTreeSet::new());
@@ -78,7 +78,7 @@ pub(super) async fn random_requests_are_answered_as_by_the_memory_store(t: &Stag
 }
 
 /// Draws a request under one of a few keys: a new one, or one sent before.
-fn draw<'a>(t: &'a Stage, rng: &mut Rng, sent: &[Ask<'a>]) -> Ask<'a> {
+fn draw<'a>(t: &'a TestStore, rng: &mut Rng, sent: &[Ask<'a>]) -> Ask<'a> {
     match rng.choice(sent).filter(|_| rng.u32(..4) == 0) {
         Some(again) => again.clone(),
         None => t
@@ -89,7 +89,7 @@ fn draw<'a>(t: &'a Stage, rng: &mut Rng, sent: &[Ask<'a>]) -> Ask<'a> {
     }
 }
 
-async fn begin(t: &Stage, model: &dyn Store, ask: &Ask<'_>, n: usize) -> &'static str {
+async fn begin(t: &TestStore, model: &dyn Store, ask: &Ask<'_>, n: usize) -> &'static str {
     let expected = model.request_key_store().unwrap().begin_request(ask.request()).await.unwrap();
     assert_eq!(ask.send().await, expected, "request {n}");
     assert_eq!(t.now(), model.now());
@@ -103,7 +103,13 @@ async fn begin(t: &Stage, model: &dyn Store, ask: &Ask<'_>, n: usize) -> &'stati
     }
 }
 
-async fn finish(t: &Stage, model: &dyn Store, rng: &mut Rng, begun: &[Ask<'_>], n: usize) -> &'static str {
+async fn finish(
+    t: &TestStore,
+    model: &dyn Store,
+    rng: &mut Rng,
+    begun: &[Ask<'_>],
+    n: usize,
+) -> &'static str {
     // Usually one of the latest, which may still hold its key.
     let Some(ask) = begun.iter().rev().nth(rng.usize(..4)) else { return "finish: nothing" };
     let grace = *rng.choice(&[Duration::ZERO, GRACE]).unwrap();
@@ -120,7 +126,7 @@ async fn finish(t: &Stage, model: &dyn Store, rng: &mut Rng, begun: &[Ask<'_>], 
     if expected { "finish: true" } else { "finish: false" }
 }
 
-async fn put(t: &Stage, model: &dyn Store, rng: &mut Rng, n: usize) -> &'static str {
+async fn put(t: &TestStore, model: &dyn Store, rng: &mut Rng, n: usize) -> &'static str {
     let draft = t
         .item(["1", "2", "3"][rng.usize(..3)], ["x", "y", "z"][rng.usize(..3)])
         .kind(CatalogKind::ALL[rng.usize(2..4)])
@@ -147,7 +153,7 @@ async fn put(t: &Stage, model: &dyn Store, rng: &mut Rng, n: usize) -> &'static 
     }
 }
 
-async fn same_key(t: &Stage, model: &dyn Store, ask: &Ask<'_>, n: usize) {
+async fn same_key(t: &TestStore, model: &dyn Store, ask: &Ask<'_>, n: usize) {
     let request = ask.request();
     let book = model.request_key_store().unwrap();
     let expected = book.find_request(&request.scope, &request.key).await.unwrap();
@@ -156,7 +162,7 @@ async fn same_key(t: &Stage, model: &dyn Store, ask: &Ask<'_>, n: usize) {
     assert_eq!(t.uses(&ask.place()).await, expected, "after request {n}");
 }
 
-async fn same_whole(t: &Stage, model: &dyn Store) {
+async fn same_whole(t: &TestStore, model: &dyn Store) {
     let oldest = model.request_key_store().unwrap().find_oldest_request().await.unwrap();
     assert_eq!(t.book().find_oldest_request().await.unwrap(), oldest);
     for kind in CatalogKind::ALL {

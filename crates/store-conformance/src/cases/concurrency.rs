@@ -10,7 +10,7 @@ use hapax_engine::store::{
 use crate::fixture::*;
 use crate::must;
 
-async fn start_at_once(t: &Stage, orders: Vec<Order<'_>>) -> Vec<StartOutcome> {
+async fn start_at_once(t: &TestStore, orders: Vec<Order<'_>>) -> Vec<StartOutcome> {
     at_once(orders.into_iter().map(|order| {
         let (store, new) = (t.store.clone(), order.new_run());
         async move { store.start_run(new).await.unwrap() }
@@ -19,7 +19,7 @@ async fn start_at_once(t: &Stage, orders: Vec<Order<'_>>) -> Vec<StartOutcome> {
 }
 
 /// S2.13, S2.33, G0.1, invariants 7, 9: of 64 starts with one key one creates the run, and all return it.
-pub(super) async fn starts_with_one_key_make_one_run(t: &Stage) {
+pub(super) async fn starts_with_one_key_make_one_run(t: &TestStore) {
     let outcomes = start_at_once(t, (0..64).map(|_| t.order().key("k")).collect()).await;
     let (mut created, mut ids) = (0, BTreeSet::new());
     for outcome in outcomes {
@@ -36,7 +36,7 @@ pub(super) async fn starts_with_one_key_make_one_run(t: &Stage) {
 }
 
 /// Invariants 7, 10: of starts with one key and different inputs one wins, and the others learn which run has the key.
-pub(super) async fn starts_with_one_key_and_many_inputs_conflict(t: &Stage) {
+pub(super) async fn starts_with_one_key_and_many_inputs_conflict(t: &TestStore) {
     let orders = (0..32).map(|n| t.order().key("k").input(&format!("{}", n % 4))).collect();
     let outcomes = start_at_once(t, orders).await;
     let winner = t.key("k").await.unwrap().run().unwrap();
@@ -53,7 +53,7 @@ pub(super) async fn starts_with_one_key_and_many_inputs_conflict(t: &Stage) {
 }
 
 /// S2.44: of concurrent starts with one subject one wins.
-pub(super) async fn starts_on_one_subject_make_one_run(t: &Stage) {
+pub(super) async fn starts_on_one_subject_make_one_run(t: &TestStore) {
     let outcomes =
         start_at_once(t, (0..32).map(|n| t.order().key(&format!("k{n}")).subject("s")).collect()).await;
     let created = outcomes.iter().filter(|outcome| matches!(outcome, StartOutcome::Created(_))).count();
@@ -62,7 +62,7 @@ pub(super) async fn starts_on_one_subject_make_one_run(t: &Stage) {
 }
 
 /// S0.21, invariant 19: concurrent claims grant every run, and none twice.
-pub(super) async fn claims_never_grant_one_run_twice(t: &Stage) {
+pub(super) async fn claims_never_grant_one_run_twice(t: &TestStore) {
     for _ in 0..100 {
         t.pending().await;
     }
@@ -80,7 +80,7 @@ pub(super) async fn claims_never_grant_one_run_twice(t: &Stage) {
 }
 
 /// S0.23, S0.39, invariant 18: of concurrent writes on one version one wins, and the others change nothing.
-pub(super) async fn of_writes_on_one_version_one_wins(t: &Stage) {
+pub(super) async fn of_writes_on_one_version_one_wins(t: &TestStore) {
     let held = t.driven().await;
     let mut writes = Vec::new();
     for n in 0..32 {
@@ -98,7 +98,7 @@ pub(super) async fn of_writes_on_one_version_one_wins(t: &Stage) {
 }
 
 /// One write sent many times concurrently takes effect once.
-pub(super) async fn one_write_sent_many_times_takes_effect_once(t: &Stage) {
+pub(super) async fn one_write_sent_many_times_takes_effect_once(t: &TestStore) {
     let held = t.driven().await;
     let write = t.write(&held).await.does("charge").completes("1").advance();
     let outcomes = at_once((0..16).map(|_| {
@@ -114,7 +114,7 @@ pub(super) async fn one_write_sent_many_times_takes_effect_once(t: &Stage) {
 }
 
 /// Invariants 39, 40: of settlements with different values one wins, and all callers get its value.
-pub(super) async fn of_many_settlements_one_wins(t: &Stage) {
+pub(super) async fn of_many_settlements_one_wins(t: &TestStore) {
     let held = t.driven().await;
     let parked = t.write(&held).await.awaits_promise("payment", None).parks().done().await;
     let outcomes = at_once((0..32).map(|n| {
@@ -130,7 +130,7 @@ pub(super) async fn of_many_settlements_one_wins(t: &Stage) {
 }
 
 /// Concurrent claims grant every after-effect, and none twice.
-pub(super) async fn after_effects_are_never_claimed_twice(t: &Stage) {
+pub(super) async fn after_effects_are_never_claimed_twice(t: &TestStore) {
     let run = t.driven().await;
     let mut write = t.write(&run).await;
     for n in 0..60 {
@@ -151,7 +151,7 @@ pub(super) async fn after_effects_are_never_claimed_twice(t: &Stage) {
 }
 
 /// Invariant 44: each concurrent signal gets its own position, and a signal sent many times gets one.
-pub(super) async fn signals_each_have_their_place(t: &Stage) {
+pub(super) async fn signals_each_have_their_place(t: &TestStore) {
     let run = t.pending().await;
     let outcomes = at_once((0..32).map(|n| {
         let (store, signal) = (t.store.clone(), signal_to(&run, "go", Some(&format!("s{}", n / 2))));
@@ -170,7 +170,7 @@ pub(super) async fn signals_each_have_their_place(t: &Stage) {
 }
 
 /// Invariant 41: a park that races with a signal never misses it.
-pub(super) async fn a_park_never_sleeps_over_a_racing_signal(t: &Stage) {
+pub(super) async fn a_park_never_sleeps_over_a_racing_signal(t: &TestStore) {
     for _ in 0..50 {
         let held = t.driven().await;
         let park = t.write(&held).await.awaits_signal("go").parks().advance();
@@ -187,7 +187,7 @@ pub(super) async fn a_park_never_sleeps_over_a_racing_signal(t: &Stage) {
 }
 
 /// Of many callers that deliver an arrival and offer to drive the run, one gets it.
-pub(super) async fn of_many_offers_one_is_taken(t: &Stage) {
+pub(super) async fn of_many_offers_one_is_taken(t: &TestStore) {
     let held = t.driven().await;
     let parked = t.write(&held).await.awaits_signal("go").parks().done().await;
     let outcomes = at_once((0..16).map(|n| {
@@ -207,7 +207,7 @@ pub(super) async fn of_many_offers_one_is_taken(t: &Stage) {
 }
 
 /// Invariants 25, 45: a cancellation that races with the end is either recorded or answered with the end.
-pub(super) async fn a_cancellation_races_with_the_end(t: &Stage) {
+pub(super) async fn a_cancellation_races_with_the_end(t: &TestStore) {
     for _ in 0..50 {
         let held = t.driven().await;
         let end = t.write(&held).await.completes("1").advance();
@@ -235,7 +235,7 @@ pub(super) async fn a_cancellation_races_with_the_end(t: &Stage) {
 }
 
 /// Invariant 12: a start that races with the purge of its key returns the old run or one new run.
-pub(super) async fn a_start_races_with_the_purge_of_its_key(t: &Stage) {
+pub(super) async fn a_start_races_with_the_purge_of_its_key(t: &TestStore) {
     for n in 0..25 {
         let key = format!("k{n}");
         let held = t.order().key(&key).keep_key_for(SECOND).granted_to(ANN).start().await;
@@ -253,7 +253,7 @@ pub(super) async fn a_start_races_with_the_purge_of_its_key(t: &Stage) {
 }
 
 /// Invariant 61: two concurrent purges delete everything once.
-pub(super) async fn two_purges_at_once_delete_everything_once(t: &Stage) {
+pub(super) async fn two_purges_at_once_delete_everything_once(t: &TestStore) {
     for n in 0..20 {
         let held = t.order().key(&format!("k{n}")).keep_key_for(SECOND).granted_to(ANN).start().await;
         t.write(&held).await.completes("1").done().await;

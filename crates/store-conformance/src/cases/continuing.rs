@@ -7,7 +7,7 @@ use crate::fixture::*;
 use crate::must;
 
 /// The run keeps its id, key, lease and event history, and has no records.
-pub(super) async fn a_run_continues_with_a_new_input_and_no_records(t: &Stage) {
+pub(super) async fn a_run_continues_with_a_new_input_and_no_records(t: &TestStore) {
     let held = t.order().key("k").input(r#"{"item":1}"#).granted_to(ANN).start().await;
     let held = t.write(&held).await.does("charge").awaits_promise("payment", None).done().await;
     let next = t.write(&held).await.continues_with(r#"{"item":2}"#).done().await;
@@ -26,7 +26,7 @@ pub(super) async fn a_run_continues_with_a_new_input_and_no_records(t: &Stage) {
 
 /// Records of the ending generation are deleted, including those in the same write. Records of the next generation
 /// stay.
-pub(super) async fn records_of_one_write_fall_to_their_generations(t: &Stage) {
+pub(super) async fn records_of_one_write_fall_to_their_generations(t: &TestStore) {
     let held = t.driven().await;
     let held = t.write(&held).await.begins("charge").done().await;
     let write = t.write(&held).await.does("charge").does("pack").continues_with("2");
@@ -36,7 +36,7 @@ pub(super) async fn records_of_one_write_fall_to_their_generations(t: &Stage) {
 }
 
 /// A promise opened in the same write belongs to the next generation.
-pub(super) async fn a_promise_opened_while_continuing_stays(t: &Stage) {
+pub(super) async fn a_promise_opened_while_continuing_stays(t: &TestStore) {
     let held = t.driven().await;
     let held = t.write(&held).await.awaits_promise("payment", None).done().await;
     let write = t.write(&held).await.gives_up("payment").continues_with("2").awaits_promise("payment", None);
@@ -50,7 +50,7 @@ pub(super) async fn a_promise_opened_while_continuing_stays(t: &Stage) {
 }
 
 /// Unconsumed signals wait for the next generation. Signal ids stay known.
-pub(super) async fn unconsumed_signals_wait_for_the_next_generation(t: &Stage) {
+pub(super) async fn unconsumed_signals_wait_for_the_next_generation(t: &TestStore) {
     let held = t.driven().await;
     for (name, id) in [("a", "s1"), ("b", "s2"), ("c", "s3")] {
         must!(t.signal_as(&held, name, id).await, SignalOutcome::Stored { .. });
@@ -66,7 +66,7 @@ pub(super) async fn unconsumed_signals_wait_for_the_next_generation(t: &Stage) {
 }
 
 /// A run may continue and end, or continue and park, in one write.
-pub(super) async fn a_run_may_continue_and_park_in_one_write(t: &Stage) {
+pub(super) async fn a_run_may_continue_and_park_in_one_write(t: &TestStore) {
     let held = t.driven().await;
     let until = t.now().plus(HOUR);
     let parked =
@@ -80,7 +80,7 @@ pub(super) async fn a_run_may_continue_and_park_in_one_write(t: &Stage) {
 }
 
 /// Invariant 3: a refused continuation deletes nothing.
-pub(super) async fn a_refused_continuation_deletes_nothing(t: &Stage) {
+pub(super) async fn a_refused_continuation_deletes_nothing(t: &TestStore) {
     let late = t.driven().await;
     let late = t.write(&late).await.does("charge").awaits_promise("payment", None).done().await;
     t.pass(LEASE);

@@ -21,7 +21,7 @@ fn names(doubts: &[StoredDoubt]) -> Vec<(RunId, &str)> {
     doubts.iter().map(|doubt| (doubt.run, doubt.step.id.as_str())).collect()
 }
 
-async fn page(t: &Stage, limit: usize, after: Option<DoubtCursor>) -> Vec<StoredDoubt> {
+async fn page(t: &TestStore, limit: usize, after: Option<DoubtCursor>) -> Vec<StoredDoubt> {
     t.store.list_doubts(ListDoubts { workspace: None, after, limit }).await.unwrap()
 }
 
@@ -35,7 +35,7 @@ fn place_of(doubt: &StoredDoubt) -> DoubtCursor {
 }
 
 /// A doubt says when and why it began, and shows the run's current record.
-pub(super) async fn a_doubt_says_since_when_and_why(t: &Stage) {
+pub(super) async fn a_doubt_says_since_when_and_why(t: &TestStore) {
     let run = t.driven().await;
     t.pass(SECOND);
     let why = Failure::unknown("the \"line\" broke: ü").with_code("408").retry_after(SECOND);
@@ -47,7 +47,7 @@ pub(super) async fn a_doubt_says_since_when_and_why(t: &Stage) {
 }
 
 /// The oldest doubt comes first, then the smaller run id, then the smaller step id, page by page.
-pub(super) async fn the_longest_in_doubt_comes_first(t: &Stage) {
+pub(super) async fn the_longest_in_doubt_comes_first(t: &TestStore) {
     let (one, two) = (t.driven().await, t.driven().await);
     let two = t.write(&two).await.loses("b", lost()).done().await;
     t.pass(SECOND);
@@ -71,7 +71,7 @@ pub(super) async fn the_longest_in_doubt_comes_first(t: &Stage) {
 }
 
 /// The list can be limited to one workspace.
-pub(super) async fn doubts_are_narrowed_to_a_workspace(t: &Stage) {
+pub(super) async fn doubts_are_narrowed_to_a_workspace(t: &TestStore) {
     let here = t.driven().await;
     let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
     for run in [&here, &abroad] {
@@ -89,7 +89,7 @@ pub(super) async fn doubts_are_narrowed_to_a_workspace(t: &Stage) {
 }
 
 /// A doubt leaves the list however it is resolved, and may appear again later.
-pub(super) async fn a_settled_doubt_is_gone(t: &Stage) {
+pub(super) async fn a_settled_doubt_is_gone(t: &TestStore) {
     let now = t.now();
     let ways = [
         (StepTransition::Begin, StepState::Running),
@@ -114,7 +114,7 @@ pub(super) async fn a_settled_doubt_is_gone(t: &Stage) {
 }
 
 /// A run may end with an open doubt. The run is kept, and the doubt listed, until people have ruled.
-pub(super) async fn an_ended_run_may_leave_a_doubt(t: &Stage) {
+pub(super) async fn an_ended_run_may_leave_a_doubt(t: &TestStore) {
     let run = t.driven().await;
     let write = t.write(&run).await.loses("wire", lost()).asks_people("wire").fails("in doubt");
     let run = write.done().await;
@@ -130,7 +130,7 @@ pub(super) async fn an_ended_run_may_leave_a_doubt(t: &Stage) {
 }
 
 /// A retry does not repeat a step in doubt. A retry that leaves that step alone succeeds.
-pub(super) async fn a_retry_does_not_run_again_what_is_in_doubt(t: &Stage) {
+pub(super) async fn a_retry_does_not_run_again_what_is_in_doubt(t: &TestStore) {
     let run = t.driven().await;
     let run =
         t.write(&run).await.does("charge").loses("wire", lost()).fails_at("ship").fails("no").done().await;
@@ -148,7 +148,7 @@ pub(super) async fn a_retry_does_not_run_again_what_is_in_doubt(t: &Stage) {
 }
 
 /// A page has a maximum size, whatever the caller asks for.
-pub(super) async fn a_page_of_doubts_is_cut_to_its_limit(t: &Stage) {
+pub(super) async fn a_page_of_doubts_is_cut_to_its_limit(t: &TestStore) {
     let run = t.driven().await;
     let mut write = t.write(&run).await;
     for n in 0..=MAX_PAGE {

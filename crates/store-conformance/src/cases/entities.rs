@@ -7,7 +7,7 @@ use hapax_engine::store::{CreateEntityOutcome, ListEntities, NewEntity, StoreErr
 use crate::fixture::*;
 use crate::must;
 
-async fn create_in(t: &Stage, workspace: &str, kind: &str, id: &str, data: &str) -> CreateEntityOutcome {
+async fn create_in(t: &TestStore, workspace: &str, kind: &str, id: &str, data: &str) -> CreateEntityOutcome {
     let new = NewEntity {
         workspace: WorkspaceId::new(workspace).unwrap(),
         entity: entity_of(kind, id),
@@ -18,7 +18,7 @@ async fn create_in(t: &Stage, workspace: &str, kind: &str, id: &str, data: &str)
 }
 
 /// S1.5: a new entity has version 1, and reads back unchanged.
-pub(super) async fn an_entity_is_made_once(t: &Stage) {
+pub(super) async fn an_entity_is_made_once(t: &TestStore) {
     let made =
         must!(t.create("i1", "approved", r#"{"total":7}"#).await, CreateEntityOutcome::Created(made) => made);
     assert_eq!((&made.entity, made.status.as_str()), (&entity_in(&EntityStorage::BuiltIn, "i1"), "approved"));
@@ -31,14 +31,14 @@ pub(super) async fn an_entity_is_made_once(t: &Stage) {
 }
 
 /// Creating an existing entity returns its current state.
-pub(super) async fn making_an_entity_again_shows_how_it_stands(t: &Stage) {
+pub(super) async fn making_an_entity_again_shows_how_it_stands(t: &TestStore) {
     t.closing(&EntityStorage::BuiltIn, "i1").await;
     let again = t.create("i1", "approved", "{}").await;
     must!(again, CreateEntityOutcome::Exists(entity) if entity.status == name("closing"));
 }
 
 /// A missing entity is not found, in either kind of table.
-pub(super) async fn a_missing_entity_is_not_found(t: &Stage) {
+pub(super) async fn a_missing_entity_is_not_found(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         assert_eq!(t.find_invoice(&home, "i2").await, None);
@@ -46,7 +46,7 @@ pub(super) async fn a_missing_entity_is_not_found(t: &Stage) {
 }
 
 /// Data of an entity is stored byte for byte.
-pub(super) async fn data_of_entities_is_kept_byte_for_byte(t: &Stage) {
+pub(super) async fn data_of_entities_is_kept_byte_for_byte(t: &TestStore) {
     let texts = [
         "{}",
         r#"{"b":1,"a":2}"#,
@@ -64,7 +64,7 @@ pub(super) async fn data_of_entities_is_kept_byte_for_byte(t: &Stage) {
 }
 
 /// Ids are compared exactly, including case, whitespace and characters that SQL treats as patterns.
-pub(super) async fn ids_of_entities_are_compared_exactly(t: &Stage) {
+pub(super) async fn ids_of_entities_are_compared_exactly(t: &TestStore) {
     let ids = [" a", "A", "a", "a ", "a%", "a'b", "a_b", "ab"];
     for home in t.homes().await {
         for id in ids {
@@ -84,7 +84,7 @@ pub(super) async fn ids_of_entities_are_compared_exactly(t: &Stage) {
 }
 
 /// Entities with the same id in different workspaces or of different kinds are separate.
-pub(super) async fn entities_are_told_apart_by_workspace_and_kind(t: &Stage) {
+pub(super) async fn entities_are_told_apart_by_workspace_and_kind(t: &TestStore) {
     let places = [("default", "invoice"), ("default", "order"), ("abroad", "invoice")];
     for (n, (workspace, kind)) in places.into_iter().enumerate() {
         let data = format!(r#"{{"n":{n}}}"#);
@@ -113,7 +113,7 @@ pub(super) async fn entities_are_told_apart_by_workspace_and_kind(t: &Stage) {
 }
 
 /// Entities are listed in the order of their ids, page by page.
-pub(super) async fn entities_are_listed_in_order(t: &Stage) {
+pub(super) async fn entities_are_listed_in_order(t: &TestStore) {
     for home in t.homes().await {
         for id in ["c", "a", "e", "b", "d"] {
             t.invoice(&home, id, "approved").await;
@@ -133,7 +133,7 @@ pub(super) async fn entities_are_listed_in_order(t: &Stage) {
 }
 
 /// Entities are listed by their status, page by page.
-pub(super) async fn entities_are_listed_by_status(t: &Stage) {
+pub(super) async fn entities_are_listed_by_status(t: &TestStore) {
     for home in t.homes().await {
         for (id, status) in [("a", "approved"), ("b", "draft"), ("c", "approved"), ("d", "approved")] {
             t.invoice(&home, id, status).await;
@@ -156,7 +156,7 @@ pub(super) async fn entities_are_listed_by_status(t: &Stage) {
 }
 
 /// A page of entities has a maximum size, whatever the caller asks for.
-pub(super) async fn a_page_of_entities_is_bounded(t: &Stage) {
+pub(super) async fn a_page_of_entities_is_bounded(t: &TestStore) {
     for n in 0..=MAX_PAGE {
         must!(t.create(&format!("{n:05}"), "approved", "{}").await, CreateEntityOutcome::Created(_));
     }
@@ -165,7 +165,7 @@ pub(super) async fn a_page_of_entities_is_bounded(t: &Stage) {
 }
 
 /// A row in the user's table shows its status, its version, its time of change and the configured columns.
-pub(super) async fn a_row_in_the_users_table_is_an_entity(t: &Stage) {
+pub(super) async fn a_row_in_the_users_table_is_an_entity(t: &TestStore) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     t.put_row("i1", "overdue", 41).await;
     let at = t.now();
@@ -186,7 +186,7 @@ pub(super) async fn a_row_in_the_users_table_is_an_entity(t: &Stage) {
 }
 
 /// Every verb refuses a missing table with a message.
-pub(super) async fn a_table_that_is_not_there_is_refused(t: &Stage) {
+pub(super) async fn a_table_that_is_not_there_is_refused(t: &TestStore) {
     let table = TableRef::new("nowhere_at_all").unwrap();
     let home = EntityStorage::UserTable(table.clone());
     let refused = |what: &str, error: Option<StoreError>| match error {
@@ -205,7 +205,7 @@ pub(super) async fn a_table_that_is_not_there_is_refused(t: &Stage) {
 }
 
 /// A usable table of the user is accepted. A table without a required column is refused with a message.
-pub(super) async fn a_table_that_lacks_a_column_is_refused(t: &Stage) {
+pub(super) async fn a_table_that_lacks_a_column_is_refused(t: &TestStore) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     let table = home.table().expect("it is one").clone();
     t.entities().check_table(&table).await.unwrap();
@@ -237,7 +237,7 @@ pub(super) async fn a_table_that_lacks_a_column_is_refused(t: &Stage) {
 }
 
 /// Statuses are compared exactly.
-pub(super) async fn statuses_are_compared_exactly(t: &Stage) {
+pub(super) async fn statuses_are_compared_exactly(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "a", "approved").await;
         t.invoice(&home, "b", "APPROVED").await;

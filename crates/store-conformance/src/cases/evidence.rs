@@ -25,12 +25,12 @@ fn tally(class: EffectClass, happened: u32, may_have_happened: u32, effects: u64
     TallyCount { class, tally: EffectTally { happened, may_have_happened }, effects }
 }
 
-async fn tallies(t: &Stage) -> Vec<TallyCount> {
+async fn tallies(t: &TestStore) -> Vec<TallyCount> {
     t.store.count_tallies(None).await.unwrap()
 }
 
 /// CONTRACT 6, 13: the strongest evidence about an attempt counts, in any order, and repeating it changes nothing.
-pub(super) async fn the_strongest_evidence_of_each_attempt_counts(t: &Stage) {
+pub(super) async fn the_strongest_evidence_of_each_attempt_counts(t: &TestStore) {
     let run = t.driven().await;
     assert_eq!(tallies(t).await, []);
     let note = async |step: &str, attempt, occurrence| {
@@ -69,7 +69,7 @@ fn found(run: &RunHead, step: &str, attempt: u32) -> JournalEntry {
 
 /// CONTRACT 6: any earlier attempt can explain an effect that a probe or a person finds by its key. It counts as an
 /// extra effect only if no attempt can have made it.
-pub(super) async fn an_effect_that_is_found_by_its_key_is_one_of_its_attempts(t: &Stage) {
+pub(super) async fn an_effect_that_is_found_by_its_key_is_one_of_its_attempts(t: &TestStore) {
     let run = t.driven().await;
     type Case<'a> = (&'a [Occurrence], &'a [u32], (u32, u32));
     let cases: [Case<'_>; 8] = [
@@ -102,7 +102,7 @@ pub(super) async fn an_effect_that_is_found_by_its_key_is_one_of_its_attempts(t:
 }
 
 /// The counts of one workspace exclude the effects of others.
-pub(super) async fn effects_of_one_workspace_are_counted_apart(t: &Stage) {
+pub(super) async fn effects_of_one_workspace_are_counted_apart(t: &TestStore) {
     let here = t.driven().await;
     let there = t.order().workspace("abroad").granted_to(ANN).start().await;
     for run in [&here, &there] {
@@ -121,7 +121,7 @@ pub(super) async fn effects_of_one_workspace_are_counted_apart(t: &Stage) {
 }
 
 /// A successful effect adds nothing to the journal. Every other attempt is recorded in the write that reports it.
-pub(super) async fn a_step_tried_again_leaves_evidence_and_a_clean_one_none(t: &Stage) {
+pub(super) async fn a_step_tried_again_leaves_evidence_and_a_clean_one_none(t: &TestStore) {
     let run = t.driven().await;
     let run = t.write(&run).await.does("ship").done().await;
     assert_eq!(t.notes().await, []);
@@ -141,7 +141,7 @@ pub(super) async fn a_step_tried_again_leaves_evidence_and_a_clean_one_none(t: &
 }
 
 /// CONTRACT 6: a retry of a run keeps all evidence about attempts, and continues their numbers.
-pub(super) async fn a_retry_keeps_what_is_known_of_the_records_it_drops(t: &Stage) {
+pub(super) async fn a_retry_keeps_what_is_known_of_the_records_it_drops(t: &TestStore) {
     let run = t.driven().await;
     t.write(&run).await.does("charge").does("ship").fails("no room").done().await;
     assert_eq!(t.log(&run).await.attempts_before, []);
@@ -160,7 +160,7 @@ pub(super) async fn a_retry_keeps_what_is_known_of_the_records_it_drops(t: &Stag
 }
 
 /// A retry may drop the record of an effect that only its key proves. The outcome of the last attempt stays unknown.
-pub(super) async fn a_retry_does_not_learn_from_a_record_that_only_the_key_proves(t: &Stage) {
+pub(super) async fn a_retry_does_not_learn_from_a_record_that_only_the_key_proves(t: &TestStore) {
     let run = t.driven().await;
     let claimed = StepKind::Claimed;
     let done = || StepState::Completed { at: t.now(), output: json("1") };
@@ -188,7 +188,7 @@ pub(super) async fn a_retry_does_not_learn_from_a_record_that_only_the_key_prove
 }
 
 /// A deleted run takes its ledger and its counts with it.
-pub(super) async fn evidence_goes_with_its_run(t: &Stage) {
+pub(super) async fn evidence_goes_with_its_run(t: &TestStore) {
     let run = t.driven().await;
     let notes = vec![seen(&run, "wire", 1, Happened), seen(&run, "wire", 2, Happened)];
     t.store.append_journal(notes).await.unwrap();

@@ -12,17 +12,17 @@ use hapax_engine::store::{
 use crate::fixture::*;
 use crate::must;
 
-fn book(t: &Stage) -> &dyn FamilyStore {
+fn book(t: &TestStore) -> &dyn FamilyStore {
     t.store.family_store().expect("a store keeps families")
 }
 
 /// A child that continues when its parent ends.
-fn abandoned<'s>(t: &'s Stage, parent: &RunHead, step: &str) -> Order<'s> {
+fn abandoned<'s>(t: &'s TestStore, parent: &RunHead, step: &str) -> Order<'s> {
     t.order().parent(parent.facts.as_parent(StepId::from_stored(step), ClosePolicy::Abandon))
 }
 
 /// A driven root with two abandoned children and a grandchild below the first, which BOB drives.
-async fn family(t: &Stage) -> [RunHead; 4] {
+async fn family(t: &TestStore) -> [RunHead; 4] {
     let root = t.driven().await;
     let (first, second) = (abandoned(t, &root, "a").granted_to(BOB), abandoned(t, &root, "b"));
     let root = t.write(&root).await.awaits_child("a", &first).awaits_child("b", &second).done().await;
@@ -32,25 +32,25 @@ async fn family(t: &Stage) -> [RunHead; 4] {
     [root, first, second.start().await, grandchild.start().await]
 }
 
-async fn cancel_family(t: &Stage, root: &RunHead) -> CancelFamilyOutcome {
+async fn cancel_family(t: &TestStore, root: &RunHead) -> CancelFamilyOutcome {
     let (workspace, root) = (root.facts.workspace.clone(), root.id());
     let request = CancelFamily { workspace, root, reason: "a mistake".into(), expected: None, note: None };
     book(t).cancel_family(request).await.unwrap()
 }
 
-async fn sweep(t: &Stage, root: &RunHead, after: Option<RunId>, limit: usize) -> SweepFamilyOutcome {
+async fn sweep(t: &TestStore, root: &RunHead, after: Option<RunId>, limit: usize) -> SweepFamilyOutcome {
     let (workspace, root) = (root.facts.workspace.clone(), root.id());
     let request = SweepFamily { workspace, root, after, limit, announce: Subscribers::default() };
     book(t).sweep_family(request).await.unwrap()
 }
 
-async fn unswept(t: &Stage) -> Vec<RunId> {
+async fn unswept(t: &TestStore) -> Vec<RunId> {
     let families = book(t).list_unswept_families(10).await.unwrap();
     families.into_iter().map(|(_, root)| root).collect()
 }
 
 /// Tries to start one child while the root is limited to `most` descendants.
-async fn start_one(t: &Stage, parent: &RunHead, step: &str, most: u64) -> CommitOutcome {
+async fn start_one(t: &TestStore, parent: &RunHead, step: &str, most: u64) -> CommitOutcome {
     let order = abandoned(t, parent, step);
     let mut advance = t.write(parent).await.awaits_child(step, &order).advance();
     advance.max_descendants = most;
@@ -58,7 +58,7 @@ async fn start_one(t: &Stage, parent: &RunHead, step: &str, most: u64) -> Commit
 }
 
 /// A child knows the root of its family, and its depth below the root.
-pub(super) async fn descendants_know_their_root(t: &Stage) {
+pub(super) async fn descendants_know_their_root(t: &TestStore) {
     let [root, first, second, grandchild] = family(t).await;
     for (run, depth) in [(&first, 1), (&second, 1), (&grandchild, 2)] {
         let facts = t.head(run).await.facts;
@@ -68,7 +68,7 @@ pub(super) async fn descendants_know_their_root(t: &Stage) {
 }
 
 /// All descendants count towards the root's limit, wherever they are started. A write over the limit changes nothing.
-pub(super) async fn a_root_has_so_many_descendants_and_no_more(t: &Stage) {
+pub(super) async fn a_root_has_so_many_descendants_and_no_more(t: &TestStore) {
     let [root, first, _, _] = family(t).await;
     for parent in [&root, &first] {
         let before = t.head(parent).await;
@@ -86,7 +86,7 @@ pub(super) async fn a_root_has_so_many_descendants_and_no_more(t: &Stage) {
 }
 
 /// A repeated write finds its own children, which count once.
-pub(super) async fn a_write_sent_again_counts_its_children_once(t: &Stage) {
+pub(super) async fn a_write_sent_again_counts_its_children_once(t: &TestStore) {
     let root = t.driven().await;
     let order = abandoned(t, &root, "a");
     let mut advance = t.write(&root).await.awaits_child("a", &order).advance();
@@ -100,7 +100,7 @@ pub(super) async fn a_write_sent_again_counts_its_children_once(t: &Stage) {
 }
 
 /// Continue-as-new resets the count of descendants, so a root can start children without end.
-pub(super) async fn a_root_that_continues_as_new_begins_a_new_count(t: &Stage) {
+pub(super) async fn a_root_that_continues_as_new_begins_a_new_count(t: &TestStore) {
     let root = t.driven().await;
     must!(start_one(t, &root, "a", 1).await, CommitOutcome::Committed { .. });
     let root = t.head(&root).await;
@@ -110,7 +110,7 @@ pub(super) async fn a_root_that_continues_as_new_begins_a_new_count(t: &Stage) {
 }
 
 /// A writer that lost the run gets that answer, whatever else is wrong with its children.
-pub(super) async fn a_stale_writer_learns_only_that_it_is_stale(t: &Stage) {
+pub(super) async fn a_stale_writer_learns_only_that_it_is_stale(t: &TestStore) {
     let root = t.driven().await;
     must!(start_one(t, &root, "a", 1).await, CommitOutcome::Committed { .. });
     must!(start_one(t, &root, "b", 1).await, CommitOutcome::Stale(_));
@@ -120,7 +120,7 @@ pub(super) async fn a_stale_writer_learns_only_that_it_is_stale(t: &Stage) {
 }
 
 /// No child starts in a cancelled family, so a sweep reaches every member.
-pub(super) async fn no_child_starts_in_a_cancelled_family(t: &Stage) {
+pub(super) async fn no_child_starts_in_a_cancelled_family(t: &TestStore) {
     let [root, first, _, _] = family(t).await;
     must!(cancel_family(t, &root).await, CancelFamilyOutcome::Cancelled(head) if head == t.head(&root).await);
     for parent in [&root, &first] {
@@ -134,7 +134,7 @@ pub(super) async fn no_child_starts_in_a_cancelled_family(t: &Stage) {
 }
 
 /// A sweep cancels all open members in small batches, including abandoned ones, and can resume after a crash.
-pub(super) async fn a_sweep_reaches_every_member_of_a_cancelled_family(t: &Stage) {
+pub(super) async fn a_sweep_reaches_every_member_of_a_cancelled_family(t: &TestStore) {
     let [root, first, second, grandchild] = family(t).await;
     let bystander = t.pending().await;
     assert_eq!(sweep(t, &root, None, 10).await, SweepFamilyOutcome::default(), "it was not cancelled");
@@ -167,7 +167,7 @@ pub(super) async fn a_sweep_reaches_every_member_of_a_cancelled_family(t: &Stage
 }
 
 /// A family can be cancelled even if its root ended long ago.
-pub(super) async fn the_family_of_an_ended_root_is_cancelled_as_well(t: &Stage) {
+pub(super) async fn the_family_of_an_ended_root_is_cancelled_as_well(t: &TestStore) {
     let [root, first, second, _] = family(t).await;
     let root = t.write(&root).await.gives_up("a").gives_up("b").completes("1").done().await;
     assert_eq!(t.head(&second).await.status(), RunStatus::Pending);
@@ -179,7 +179,7 @@ pub(super) async fn the_family_of_an_ended_root_is_cancelled_as_well(t: &Stage) 
 }
 
 /// Only a root's family can be cancelled, only in its workspace, and only under the version that the caller saw.
-pub(super) async fn only_the_family_of_a_root_is_cancelled(t: &Stage) {
+pub(super) async fn only_the_family_of_a_root_is_cancelled(t: &TestStore) {
     let [root, first, ..] = family(t).await;
     must!(cancel_family(t, &first).await, CancelFamilyOutcome::NotRoot(run) if run == root.id());
     let asked = |workspace: &str, expected| CancelFamily {
@@ -200,7 +200,7 @@ pub(super) async fn only_the_family_of_a_root_is_cancelled(t: &Stage) {
 }
 
 /// The data of a family is deleted with its last run.
-pub(super) async fn a_family_is_forgotten_with_its_last_member(t: &Stage) {
+pub(super) async fn a_family_is_forgotten_with_its_last_member(t: &TestStore) {
     let root = t.driven().await;
     let child = abandoned(t, &root, "a").granted_to(BOB);
     let root = t.write(&root).await.awaits_child("a", &child).done().await;

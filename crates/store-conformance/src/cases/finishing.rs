@@ -15,7 +15,7 @@ fn ends() -> [OperationEnd; 3] {
 }
 
 /// S1.21, S1.28: success changes the transient status to the final one.
-pub(super) async fn success_flips_to_the_status_after_it(t: &Stage) {
+pub(super) async fn success_flips_to_the_status_after_it(t: &TestStore) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
         t.pass(SECOND);
@@ -33,7 +33,7 @@ pub(super) async fn success_flips_to_the_status_after_it(t: &Stage) {
 }
 
 /// S1.22, S1.23, S1.29 to S1.33: a failure or rejection reverts the claim at once, to the status that the claim names.
-pub(super) async fn failure_gives_the_claim_back(t: &Stage) {
+pub(super) async fn failure_gives_the_claim_back(t: &TestStore) {
     for home in t.homes().await {
         for (n, end) in ends().into_iter().skip(1).enumerate() {
             let id = format!("i{n}");
@@ -62,7 +62,7 @@ pub(super) async fn failure_gives_the_claim_back(t: &Stage) {
 }
 
 /// The data that the action returns is merged over the entity's data.
-pub(super) async fn success_lays_data_over_what_is_known(t: &Stage) {
+pub(super) async fn success_lays_data_over_what_is_known(t: &TestStore) {
     must!(
         t.create("i1", "approved", r#"{"total":7,"paid":{"a":1}}"#).await,
         hapax_engine::store::CreateEntityOutcome::Created(_)
@@ -78,7 +78,7 @@ pub(super) async fn success_lays_data_over_what_is_known(t: &Stage) {
 }
 
 /// Data that is not a JSON object is refused, and nothing is written.
-pub(super) async fn data_that_is_not_an_object_is_refused(t: &Stage) {
+pub(super) async fn data_that_is_not_an_object_is_refused(t: &TestStore) {
     let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     let end = held.own_end(OperationEnd::Done { result: json("1"), data: Some(json("[1]")) });
     let with_more = FinishOperation { posts: vec![held.post("mail")], notes: vec![held.remark("x")], ..end };
@@ -89,7 +89,7 @@ pub(super) async fn data_that_is_not_an_object_is_refused(t: &Stage) {
 }
 
 /// S1.11: after-effects and notes are written with the end, and only with it.
-pub(super) async fn after_effects_and_notes_come_with_the_end(t: &Stage) {
+pub(super) async fn after_effects_and_notes_come_with_the_end(t: &TestStore) {
     for home in t.homes().await {
         for (n, end) in ends().into_iter().enumerate() {
             let id = format!("i{n}");
@@ -110,7 +110,7 @@ pub(super) async fn after_effects_and_notes_come_with_the_end(t: &Stage) {
 }
 
 /// S1.11: an existing after-effect is not overwritten.
-pub(super) async fn an_after_effect_that_is_there_stays(t: &Stage) {
+pub(super) async fn an_after_effect_that_is_there_stays(t: &TestStore) {
     let (one, two) =
         (t.closing(&EntityStorage::BuiltIn, "i1").await, t.closing(&EntityStorage::BuiltIn, "i2").await);
     let first = one.post("mail");
@@ -131,7 +131,7 @@ pub(super) async fn an_after_effect_that_is_there_stays(t: &Stage) {
 }
 
 /// G1.3: an end repeated after a lost acknowledgement is recognised, and writes nothing more.
-pub(super) async fn an_end_sent_again_stands(t: &Stage) {
+pub(super) async fn an_end_sent_again_stands(t: &TestStore) {
     for home in t.homes().await {
         for (n, end) in ends().into_iter().enumerate() {
             let id = format!("i{n}");
@@ -158,7 +158,7 @@ pub(super) async fn an_end_sent_again_stands(t: &Stage) {
 }
 
 /// A holder cannot replace the recorded end with a different one.
-pub(super) async fn another_end_than_the_one_that_stands_is_lost(t: &Stage) {
+pub(super) async fn another_end_than_the_one_that_stands_is_lost(t: &TestStore) {
     for home in t.homes().await {
         for (n, end) in ends().into_iter().enumerate() {
             let id = format!("i{n}");
@@ -181,7 +181,7 @@ pub(super) async fn another_end_than_the_one_that_stands_is_lost(t: &Stage) {
 }
 
 /// A caller that does not hold the operation writes nothing, including after-effects and notes.
-pub(super) async fn only_the_holder_of_an_operation_writes(t: &Stage) {
+pub(super) async fn only_the_holder_of_an_operation_writes(t: &TestStore) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
         let with = |by, attempt| FinishOperation {
@@ -218,7 +218,7 @@ pub(super) async fn only_the_holder_of_an_operation_writes(t: &Stage) {
 }
 
 /// G1.2: a holder that returns after its claim was reverted writes nothing, whatever the outcome.
-pub(super) async fn a_zombie_persists_nothing(t: &Stage) {
+pub(super) async fn a_zombie_persists_nothing(t: &TestStore) {
     for home in t.homes().await {
         let zombie = t.closing(&home, "i1").await;
         let reverted = zombie.reverted().await;
@@ -242,7 +242,7 @@ pub(super) async fn a_zombie_persists_nothing(t: &Stage) {
 }
 
 /// G1.2: the same holds if the operation is retried, because that is a different attempt.
-pub(super) async fn a_zombie_of_an_earlier_attempt_persists_nothing(t: &Stage) {
+pub(super) async fn a_zombie_of_an_earlier_attempt_persists_nothing(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").key("k");
@@ -261,7 +261,7 @@ pub(super) async fn a_zombie_of_an_earlier_attempt_persists_nothing(t: &Stage) {
 }
 
 /// If someone else moved the row out of the transient status, success is refused and nothing is written.
-pub(super) async fn a_row_that_others_moved_is_not_updated(t: &Stage) {
+pub(super) async fn a_row_that_others_moved_is_not_updated(t: &TestStore) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     let held = t.closing(&home, "i1").await;
     t.put_row("i1", "cancelled", 3).await;
@@ -284,7 +284,7 @@ pub(super) async fn a_row_that_others_moved_is_not_updated(t: &Stage) {
 }
 
 /// A row that the user's code changed within its transient status is updated from its current version.
-pub(super) async fn a_row_that_was_changed_in_its_transient_status_is_updated(t: &Stage) {
+pub(super) async fn a_row_that_was_changed_in_its_transient_status_is_updated(t: &TestStore) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     for (id, end, status) in
         [("i1", done("1"), "closed"), ("i2", OperationEnd::Failed(failure()), "approved")]
@@ -297,7 +297,7 @@ pub(super) async fn a_row_that_was_changed_in_its_transient_status_is_updated(t:
 }
 
 /// An ended operation releases its claim, so the next one can begin at once.
-pub(super) async fn an_ended_operation_holds_nothing(t: &Stage) {
+pub(super) async fn an_ended_operation_holds_nothing(t: &TestStore) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
         must!(held.finish(OperationEnd::Rejected(failure())).await, FinishOperationOutcome::Finished { .. });

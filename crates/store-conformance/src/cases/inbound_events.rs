@@ -9,7 +9,7 @@ use hapax_engine::store::{
 use crate::fixture::*;
 use crate::must;
 
-fn book(t: &Stage) -> &dyn WebhookStore {
+fn book(t: &TestStore) -> &dyn WebhookStore {
     t.store.webhook_store().expect("it keeps webhooks")
 }
 
@@ -21,7 +21,7 @@ fn arriving(id: InboundEventId) -> NewInboundEvent {
     NewInboundEvent { id, headers: json(r#"{"webhook-id":"e1"}"#), body: b"{\"a\": 1}\n\x00\xff".to_vec() }
 }
 
-async fn receive(t: &Stage, id: InboundEventId) -> ReceiveOutcome {
+async fn receive(t: &TestStore, id: InboundEventId) -> ReceiveOutcome {
     book(t).receive_event(arriving(id)).await.unwrap()
 }
 
@@ -35,7 +35,7 @@ fn all() -> ListInboundEvents {
     }
 }
 
-async fn listed(t: &Stage, request: ListInboundEvents) -> Vec<String> {
+async fn listed(t: &TestStore, request: ListInboundEvents) -> Vec<String> {
     book(t).list_inbound_events(request).await.unwrap().into_iter().map(|hook| hook.id.event).collect()
 }
 
@@ -44,7 +44,7 @@ fn finish(id: InboundEventId, attempts: u32, status: InboundEventStatus) -> Fini
 }
 
 /// CONTRACT 9: an event is stored once, byte for byte. A redelivery is counted and changes nothing else.
-pub(super) async fn an_event_is_taken_in_once(t: &Stage) {
+pub(super) async fn an_event_is_taken_in_once(t: &TestStore) {
     let hook = must!(receive(t, event("stripe", "evt_1")).await, ReceiveOutcome::New(hook) => hook);
     assert_eq!(hook.body, b"{\"a\": 1}\n\x00\xff");
     assert_eq!((hook.received_at, hook.status, hook.attempts), (t.now(), InboundEventStatus::Received, 0));
@@ -62,7 +62,7 @@ pub(super) async fn an_event_is_taken_in_once(t: &Stage) {
 }
 
 /// Must hold: a hundred concurrent deliveries of one event store one event.
-pub(super) async fn of_many_deliveries_at_once_one_is_new(t: &Stage) {
+pub(super) async fn of_many_deliveries_at_once_one_is_new(t: &TestStore) {
     let store = t.store.clone();
     let deliveries = (0..100).map(|_| {
         let store = store.clone();
@@ -76,7 +76,7 @@ pub(super) async fn of_many_deliveries_at_once_one_is_new(t: &Stage) {
 }
 
 /// The outcome of an event is recorded by the node that processed its current state. A late outcome changes nothing.
-pub(super) async fn the_outcome_of_an_event_is_recorded_once(t: &Stage) {
+pub(super) async fn the_outcome_of_an_event_is_recorded_once(t: &TestStore) {
     must!(receive(t, event("stripe", "evt_1")).await, ReceiveOutcome::New(_));
     t.pass(SECOND);
     assert!(
@@ -105,7 +105,7 @@ pub(super) async fn the_outcome_of_an_event_is_recorded_once(t: &Stage) {
 }
 
 /// Lists are ordered newest first, filtered by source and status, page by page.
-pub(super) async fn events_are_listed_newest_first(t: &Stage) {
+pub(super) async fn events_are_listed_newest_first(t: &TestStore) {
     for (source, id) in [("stripe", "e1"), ("github", "e2"), ("stripe", "e3"), ("stripe", "e4")] {
         must!(receive(t, event(source, id)).await, ReceiveOutcome::New(_));
     }
@@ -129,7 +129,7 @@ pub(super) async fn events_are_listed_newest_first(t: &Stage) {
 }
 
 /// An event whose node crashed is found again. A processed event is purged after its retention.
-pub(super) async fn unprocessed_events_are_found_and_old_ones_forgotten(t: &Stage) {
+pub(super) async fn unprocessed_events_are_found_and_old_ones_forgotten(t: &TestStore) {
     must!(receive(t, event("stripe", "e1")).await, ReceiveOutcome::New(_));
     must!(receive(t, event("stripe", "e2")).await, ReceiveOutcome::New(_));
     assert!(
@@ -150,7 +150,7 @@ pub(super) async fn unprocessed_events_are_found_and_old_ones_forgotten(t: &Stag
 
 /// Events that cannot be processed do not block later ones: each page continues after the one before. A postponed event
 /// keeps its position, with the reason.
-pub(super) async fn unprocessed_events_are_listed_page_by_page(t: &Stage) {
+pub(super) async fn unprocessed_events_are_listed_page_by_page(t: &TestStore) {
     for number in 0..5 {
         must!(receive(t, event("stripe", &format!("e{number}"))).await, ReceiveOutcome::New(_));
         if number % 2 == 0 {
@@ -176,7 +176,7 @@ pub(super) async fn unprocessed_events_are_listed_page_by_page(t: &Stage) {
     assert!(unprocessed(t, ListUnprocessedEvents { after, ..all }).await.is_empty());
 }
 
-async fn unprocessed(t: &Stage, request: ListUnprocessedEvents) -> Vec<String> {
+async fn unprocessed(t: &TestStore, request: ListUnprocessedEvents) -> Vec<String> {
     let found = book(t).list_unprocessed_events(request).await.unwrap();
     found.into_iter().map(|hook| hook.id.event).collect()
 }

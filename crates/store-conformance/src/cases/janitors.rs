@@ -15,7 +15,7 @@ use crate::must;
 const WINDOW: Duration = Duration::from_secs(300);
 
 /// G1.2: a heartbeat is recorded, and its sender keeps its operations.
-pub(super) async fn a_heartbeat_keeps_an_operation_alive(t: &Stage) {
+pub(super) async fn a_heartbeat_keeps_an_operation_alive(t: &TestStore) {
     for home in t.homes().await {
         let (slow, dead) = (t.closing(&home, "i1").await, t.closing(&home, "i2").await);
         for _ in 0..3 {
@@ -34,7 +34,7 @@ pub(super) async fn a_heartbeat_keeps_an_operation_alive(t: &Stage) {
 }
 
 /// A heartbeat returns the operations that its sender has lost, and does not record them as alive.
-pub(super) async fn a_holder_learns_what_it_lost(t: &Stage) {
+pub(super) async fn a_holder_learns_what_it_lost(t: &TestStore) {
     for home in t.homes().await {
         let held = t.closing(&home, "held").await;
         let done_one = t.closing(&home, "done").await;
@@ -71,7 +71,7 @@ pub(super) async fn a_holder_learns_what_it_lost(t: &Stage) {
 }
 
 /// A heartbeat for too many operations is refused.
-pub(super) async fn too_many_heartbeats_are_refused(t: &Stage) {
+pub(super) async fn too_many_heartbeats_are_refused(t: &TestStore) {
     let held = t.closing(&EntityStorage::BuiltIn, "i1").await.held();
     let heard = t.entities().heartbeat_operations(ANN, vec![held.clone(); MAX_HEARTBEATS]).await;
     assert_eq!(heard.unwrap(), []);
@@ -80,7 +80,7 @@ pub(super) async fn too_many_heartbeats_are_refused(t: &Stage) {
 }
 
 /// S1.40: the janitor finds operations of its module without a recent heartbeat, the oldest heartbeat first.
-pub(super) async fn a_janitor_finds_operations_without_a_heartbeat(t: &Stage) {
+pub(super) async fn a_janitor_finds_operations_without_a_heartbeat(t: &TestStore) {
     for home in t.homes().await {
         let mut held = Vec::new();
         for id in ["i1", "i2", "i3", "i4"] {
@@ -121,7 +121,7 @@ pub(super) async fn a_janitor_finds_operations_without_a_heartbeat(t: &Stage) {
 }
 
 /// A janitor covers every workspace, in bounded batches.
-pub(super) async fn a_janitor_looks_after_every_workspace_in_bounds(t: &Stage) {
+pub(super) async fn a_janitor_looks_after_every_workspace_in_bounds(t: &TestStore) {
     must!(t.create("i1", "approved", "{}").await, hapax_engine::store::CreateEntityOutcome::Created(_));
     for _ in 0..MAX_STALE_CLAIMS {
         t.close(&EntityStorage::BuiltIn, "i1").unclaimed().begins().await;
@@ -158,7 +158,7 @@ pub(super) async fn a_janitor_looks_after_every_workspace_in_bounds(t: &Stage) {
 }
 
 /// S1.38, S1.40, S1.41: the janitor reverts abandoned operations, and the history records it (G1.6).
-pub(super) async fn a_janitor_reverts_abandoned_operations(t: &Stage) {
+pub(super) async fn a_janitor_reverts_abandoned_operations(t: &TestStore) {
     for home in t.homes().await {
         let dead = t.closing(&home, "i1").await;
         t.pass(WINDOW);
@@ -182,7 +182,7 @@ pub(super) async fn a_janitor_reverts_abandoned_operations(t: &Stage) {
 }
 
 /// G1.2: a holder whose heartbeat arrived in between keeps its claim.
-pub(super) async fn a_holder_whose_heartbeat_arrives_in_time_keeps_its_claim(t: &Stage) {
+pub(super) async fn a_holder_whose_heartbeat_arrives_in_time_keeps_its_claim(t: &TestStore) {
     for home in t.homes().await {
         let slow = t.closing(&home, "i1").await;
         t.pass(WINDOW);
@@ -206,7 +206,7 @@ pub(super) async fn a_holder_whose_heartbeat_arrives_in_time_keeps_its_claim(t: 
 
 /// G1.4: an operation that must not be repeated is left to people: the entity stays claimed, and others learn which
 /// operation holds it.
-pub(super) async fn an_operation_that_must_not_repeat_is_left_to_people(t: &Stage) {
+pub(super) async fn an_operation_that_must_not_repeat_is_left_to_people(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let dead = t.close(&home, "i1").holding().begins().await;
@@ -238,7 +238,7 @@ pub(super) async fn an_operation_that_must_not_repeat_is_left_to_people(t: &Stag
 }
 
 /// S2.48: people rule whether the operation in doubt happened. The entity moves forward or back, and is free.
-pub(super) async fn people_resolve_operations_in_doubt(t: &Stage) {
+pub(super) async fn people_resolve_operations_in_doubt(t: &TestStore) {
     let decisions = [
         (done(r#"{"seen":true}"#), "closed", OperationStatus::Done),
         (OperationEnd::Reverted, "approved", OperationStatus::Reverted),
@@ -271,7 +271,7 @@ pub(super) async fn people_resolve_operations_in_doubt(t: &Stage) {
 
 /// A run that executes an operation reports its end, whichever engine sees it. For an operation without a run,
 /// such a report is refused.
-pub(super) async fn a_run_says_how_its_operation_ended(t: &Stage) {
+pub(super) async fn a_run_says_how_its_operation_ended(t: &TestStore) {
     for home in t.homes().await {
         for (id, end, status) in
             [("i1", done("1"), "closed"), ("i2", OperationEnd::Failed(failure()), "approved")]
@@ -291,7 +291,7 @@ pub(super) async fn a_run_says_how_its_operation_ended(t: &Stage) {
 }
 
 /// An unclaimed operation of a crashed holder ends, and the entity is unchanged.
-pub(super) async fn an_unclaimed_operation_is_reverted_without_a_change(t: &Stage) {
+pub(super) async fn an_unclaimed_operation_is_reverted_without_a_change(t: &TestStore) {
     for home in t.homes().await {
         let entity = t.invoice(&home, "i1", "approved").await;
         let dead = t.close(&home, "i1").unclaimed().begins().await;
@@ -306,7 +306,7 @@ pub(super) async fn an_unclaimed_operation_is_reverted_without_a_change(t: &Stag
 }
 
 /// The janitor does not change a row that the user's code moved out of the transient status.
-pub(super) async fn a_janitor_does_not_change_a_row_that_others_moved(t: &Stage) {
+pub(super) async fn a_janitor_does_not_change_a_row_that_others_moved(t: &TestStore) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     let dead = t.closing(&home, "i1").await;
     t.put_row("i1", "paid", 7).await;
@@ -319,7 +319,7 @@ pub(super) async fn a_janitor_does_not_change_a_row_that_others_moved(t: &Stage)
     assert_eq!(dead.status().await, OperationStatus::Reverted);
 }
 
-async fn strays(t: &Stage, request: RevertStrays) -> Vec<String> {
+async fn strays(t: &TestStore, request: RevertStrays) -> Vec<String> {
     let reverted = t.entities().revert_strays(request).await.unwrap();
     let mut ids: Vec<String> = reverted.iter().map(ToString::to_string).collect();
     ids.sort();
@@ -327,7 +327,7 @@ async fn strays(t: &Stage, request: RevertStrays) -> Vec<String> {
 }
 
 /// S1.40: stray rows in a transient status are reverted if no operation holds them and they are old enough.
-pub(super) async fn stray_rows_are_reverted(t: &Stage) {
+pub(super) async fn stray_rows_are_reverted(t: &TestStore) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     t.invoice(&home, "stray", "closing").await;
     t.invoice(&home, "paying", "paying").await;
@@ -363,7 +363,7 @@ pub(super) async fn stray_rows_are_reverted(t: &Stage) {
 }
 
 /// Stray rows are reverted in bounded batches.
-pub(super) async fn stray_rows_are_reverted_in_bounded_batches(t: &Stage) {
+pub(super) async fn stray_rows_are_reverted_in_bounded_batches(t: &TestStore) {
     if t.tables.is_none() {
         return;
     }

@@ -87,7 +87,7 @@ fn every_kind(run: &RunHead) -> Vec<JournalEntry> {
 }
 
 /// The entries of a write are stored with it, in order and with all fields.
-pub(super) async fn a_write_brings_its_notes(t: &Stage) {
+pub(super) async fn a_write_brings_its_notes(t: &TestStore) {
     let run = t.driven().await;
     let notes = every_kind(&run);
     let write =
@@ -97,7 +97,7 @@ pub(super) async fn a_write_brings_its_notes(t: &Stage) {
 }
 
 /// Invariant 3: a refused write adds no entries.
-pub(super) async fn a_refused_write_notes_nothing(t: &Stage) {
+pub(super) async fn a_refused_write_notes_nothing(t: &TestStore) {
     let run = t.driven().await;
     let late = t.write(&run).await.does("charge").notes(entered(&run, 1)).advance();
     t.write(&run).await.does("ship").done().await;
@@ -109,7 +109,7 @@ pub(super) async fn a_refused_write_notes_nothing(t: &Stage) {
 }
 
 /// A repeated write is recognised, and adds no entries.
-pub(super) async fn a_write_sent_again_notes_nothing_twice(t: &Stage) {
+pub(super) async fn a_write_sent_again_notes_nothing_twice(t: &TestStore) {
     let run = t.driven().await;
     let write = t.write(&run).await.does("charge").notes(entered(&run, 1)).advance();
     for _ in 0..3 {
@@ -119,7 +119,7 @@ pub(super) async fn a_write_sent_again_notes_nothing_twice(t: &Stage) {
 }
 
 /// Only the settlement that settles a promise is recorded.
-pub(super) async fn only_what_settles_a_promise_is_noted(t: &Stage) {
+pub(super) async fn only_what_settles_a_promise_is_noted(t: &TestStore) {
     let run = t.driven().await;
     let soon = t.now().plus(SECOND);
     let write = t.write(&run).await.awaits_promise("payment", None).awaits_promise("late", Some(soon));
@@ -137,7 +137,7 @@ pub(super) async fn only_what_settles_a_promise_is_noted(t: &Stage) {
 }
 
 /// Only a command that takes effect is recorded.
-pub(super) async fn only_a_command_that_is_carried_out_is_noted(t: &Stage) {
+pub(super) async fn only_a_command_that_is_carried_out_is_noted(t: &TestStore) {
     let run = t.pending().await;
     let failed = t.driven().await;
     let failed = t.write(&failed).await.fails_at("charge").fails("no").done().await;
@@ -174,7 +174,7 @@ pub(super) async fn only_a_command_that_is_carried_out_is_noted(t: &Stage) {
 }
 
 /// A worker that lost a run may still append its observations, even about a deleted run.
-pub(super) async fn notes_are_appended_without_a_guard(t: &Stage) {
+pub(super) async fn notes_are_appended_without_a_guard(t: &TestStore) {
     let run = t.driven().await;
     t.pass(LEASE);
     t.claim_one(BOB).await;
@@ -191,7 +191,7 @@ pub(super) async fn notes_are_appended_without_a_guard(t: &Stage) {
 }
 
 /// The journal is read oldest first, in pages, from any position.
-pub(super) async fn notes_are_read_in_order_and_in_pages(t: &Stage) {
+pub(super) async fn notes_are_read_in_order_and_in_pages(t: &TestStore) {
     let run = t.driven().await;
     let notes: Vec<JournalEntry> = (1..=5).map(|attempt| entered(&run, attempt)).collect();
     t.store.append_journal(notes[..3].to_vec()).await.unwrap();
@@ -214,7 +214,7 @@ pub(super) async fn notes_are_read_in_order_and_in_pages(t: &Stage) {
 }
 
 /// A list can be filtered by run, by people's actions, or by both, and always covers one workspace.
-pub(super) async fn the_journal_is_narrowed(t: &Stage) {
+pub(super) async fn the_journal_is_narrowed(t: &TestStore) {
     let (one, two) = (t.driven().await, t.driven().await);
     let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
     let notes = vec![
@@ -248,7 +248,7 @@ pub(super) async fn the_journal_is_narrowed(t: &Stage) {
 }
 
 /// A new generation keeps the entries of the earlier ones.
-pub(super) async fn notes_outlive_their_generation(t: &Stage) {
+pub(super) async fn notes_outlive_their_generation(t: &TestStore) {
     let run = t.driven().await;
     let before = entered(&run, 1);
     let run = t.write(&run).await.does("charge").notes(before.clone()).done().await;
@@ -258,7 +258,7 @@ pub(super) async fn notes_outlive_their_generation(t: &Stage) {
 }
 
 /// A purged run takes its entries along, except for people's actions, which are the audit log.
-pub(super) async fn actions_of_people_outlive_the_run(t: &Stage) {
+pub(super) async fn actions_of_people_outlive_the_run(t: &TestStore) {
     let (gone, kept) = (t.driven().await, t.driven().await);
     for run in [&gone, &kept] {
         let write = t.write(run).await.does("charge").notes(entered(run, 1)).notes(noted_by(MEG, run, "x"));
@@ -273,7 +273,7 @@ pub(super) async fn actions_of_people_outlive_the_run(t: &Stage) {
 }
 
 /// A position is never reused, even if its entry is deleted, so a reader that resumes from it misses nothing.
-pub(super) async fn a_place_is_never_given_twice(t: &Stage) {
+pub(super) async fn a_place_is_never_given_twice(t: &TestStore) {
     let run = t.driven().await;
     let noted = t.write(&run).await.does("charge").notes(entered(&run, 1)).completes("1").done().await;
     let last = t.placed_notes(t.all_notes()).await.last().expect("it is there").place;
@@ -286,7 +286,7 @@ pub(super) async fn a_place_is_never_given_twice(t: &Stage) {
 }
 
 /// A page has a maximum size, whatever the caller asks for.
-pub(super) async fn a_page_of_the_journal_is_cut_to_its_limit(t: &Stage) {
+pub(super) async fn a_page_of_the_journal_is_cut_to_its_limit(t: &TestStore) {
     let run = t.driven().await;
     let notes = (0..=MAX_PAGE as u32).map(|attempt| noted_by(MEG, &run, &attempt.to_string())).collect();
     t.store.append_journal(notes).await.unwrap();

@@ -8,7 +8,7 @@ use hapax_engine::store::{KeyUsageDelta, StoreError};
 use crate::fixture::*;
 use crate::must;
 
-async fn send(t: &Stage, start: KeyedStart) -> KeyedStartOutcome {
+async fn send(t: &TestStore, start: KeyedStart) -> KeyedStartOutcome {
     t.book().start_keyed_run(start).await.unwrap()
 }
 
@@ -17,7 +17,7 @@ fn answer_of(ask: &Ask<'_>) -> StoredAnswer {
 }
 
 /// The run is there and leased, and the next request under the key gets the answer byte for byte.
-pub(super) async fn the_key_the_run_and_the_answer_are_one_write(t: &Stage) {
+pub(super) async fn the_key_the_run_and_the_answer_are_one_write(t: &TestStore) {
     let ask = t.ask("k");
     let start = ask.start_of(t.order().key("order-1").subject("s").granted_to(ANN).new_run());
     let (head, given) = must!(send(t, start.clone()).await,
@@ -37,7 +37,7 @@ pub(super) async fn the_key_the_run_and_the_answer_are_one_write(t: &Stage) {
 }
 
 /// A caller whose acknowledgement was lost sends it again and finds its own run, wherever that is by now.
-pub(super) async fn sent_again_it_finds_its_own_run_and_answer(t: &Stage) {
+pub(super) async fn sent_again_it_finds_its_own_run_and_answer(t: &TestStore) {
     let ask = t.ask("k");
     let start = ask.start_of(t.order().key("order-1").subject("s").granted_to(ANN).new_run());
     let first = send(t, start.clone()).await;
@@ -52,7 +52,7 @@ pub(super) async fn sent_again_it_finds_its_own_run_and_answer(t: &Stage) {
 }
 
 /// A key that is held, answered or in its grace period is left as it is, and no run is made.
-pub(super) async fn a_request_key_in_use_is_left_as_it_is(t: &Stage) {
+pub(super) async fn a_request_key_in_use_is_left_as_it_is(t: &TestStore) {
     let held = t.ask("held").begin().await;
     let record = held.record().await;
     assert_eq!(send(t, held.again().start()).await, KeyedStartOutcome::NotFree);
@@ -69,7 +69,7 @@ pub(super) async fn a_request_key_in_use_is_left_as_it_is(t: &Stage) {
 }
 
 /// A run key or a subject that is taken keeps the request out altogether: its key stays free.
-pub(super) async fn a_run_that_may_not_start_leaves_the_request_key_free(t: &Stage) {
+pub(super) async fn a_run_that_may_not_start_leaves_the_request_key_free(t: &TestStore) {
     let first = t.order().key("order-1").subject("s").start().await;
     let orders = [t.order().key("order-1"), t.order().key("order-1").input("[2]"), t.order().subject("s")];
     for (n, order) in orders.into_iter().enumerate() {
@@ -82,7 +82,7 @@ pub(super) async fn a_run_that_may_not_start_leaves_the_request_key_free(t: &Sta
 }
 
 /// A key that is free again is another request's, with counts of its own.
-pub(super) async fn a_free_key_starts_a_new_run(t: &Stage) {
+pub(super) async fn a_free_key_starts_a_new_run(t: &TestStore) {
     let first = t.ask("k");
     must!(send(t, first.start()).await, KeyedStartOutcome::Started { .. });
     t.count(&first.place(), uses(3, 1)).await;
@@ -97,7 +97,7 @@ pub(super) async fn a_free_key_starts_a_new_run(t: &Stage) {
 }
 
 /// Of many identical requests one starts its run, also against callers that hold the key first.
-pub(super) async fn of_many_at_once_one_starts(t: &Stage) {
+pub(super) async fn of_many_at_once_one_starts(t: &TestStore) {
     for key in ["k", "l"] {
         let first = t.ask(key);
         let sent = at_once((0..32).map(|n| {
@@ -122,7 +122,7 @@ pub(super) async fn of_many_at_once_one_starts(t: &Stage) {
 }
 
 /// Different requests for one run key at once: one starts it, and the others find their request keys free.
-pub(super) async fn of_many_for_one_run_key_one_starts(t: &Stage) {
+pub(super) async fn of_many_for_one_run_key_one_starts(t: &TestStore) {
     let asks: Vec<_> = (0..16).map(|n| t.ask(&format!("k{n}"))).collect();
     let sent = at_once(asks.iter().map(|ask| {
         let (store, start) = (t.store.clone(), ask.start_of(t.order().key("order-1").new_run()));
@@ -137,7 +137,7 @@ pub(super) async fn of_many_for_one_run_key_one_starts(t: &Stage) {
 }
 
 /// The run has the id and the workspace of the request.
-pub(super) async fn a_run_of_another_request_is_refused(t: &Stage) {
+pub(super) async fn a_run_of_another_request_is_refused(t: &TestStore) {
     let (one, other) = (t.ask("k"), t.ask("l").workspace("abroad"));
     for start in [
         KeyedStart { new: other.again().start().new, ..one.start() },

@@ -8,7 +8,7 @@ use crate::fixture::*;
 use crate::must;
 
 /// CONTRACT 5: a renewal extends the lease, and changes nothing else about the run.
-pub(super) async fn a_renewed_lease_ends_later(t: &Stage) {
+pub(super) async fn a_renewed_lease_ends_later(t: &TestStore) {
     let held = t.driven().await;
     t.pass(LEASE / 2);
     assert!(t.renew(ANN, &[&held]).await.is_empty());
@@ -22,7 +22,7 @@ pub(super) async fn a_renewed_lease_ends_later(t: &Stage) {
 }
 
 /// Invariant 20: a write by the holder does not shorten a lease that was renewed in between.
-pub(super) async fn a_write_does_not_shorten_a_renewed_lease(t: &Stage) {
+pub(super) async fn a_write_does_not_shorten_a_renewed_lease(t: &TestStore) {
     let held = t.driven().await;
     t.pass(LEASE / 2);
     assert!(t.renew(ANN, &[&held]).await.is_empty());
@@ -41,7 +41,7 @@ fn held_at(first: &RunHead, now: &RunHead) -> RunHead {
 }
 
 /// The store's clock counts: a holder can still renew an expired lease that no other worker has claimed.
-pub(super) async fn an_ended_lease_that_nobody_took_is_prolonged(t: &Stage) {
+pub(super) async fn an_ended_lease_that_nobody_took_is_prolonged(t: &TestStore) {
     let held = t.driven().await;
     t.pass(2 * LEASE);
     assert!(t.renew(ANN, &[&held]).await.is_empty());
@@ -49,7 +49,7 @@ pub(super) async fn an_ended_lease_that_nobody_took_is_prolonged(t: &Stage) {
 }
 
 /// Invariants 17, 21: a worker that lost the run learns so, and its renewal changes nothing.
-pub(super) async fn a_lease_that_was_taken_is_lost(t: &Stage) {
+pub(super) async fn a_lease_that_was_taken_is_lost(t: &TestStore) {
     let held = t.driven().await;
     t.pass(LEASE);
     let taken = t.claim_one(BOB).await;
@@ -63,7 +63,7 @@ pub(super) async fn a_lease_that_was_taken_is_lost(t: &Stage) {
 }
 
 /// A released lease cannot be renewed.
-pub(super) async fn a_released_lease_is_not_renewed(t: &Stage) {
+pub(super) async fn a_released_lease_is_not_renewed(t: &TestStore) {
     let released = t.driven().await;
     t.write(&released).await.releases().done().await;
     let parked = t.driven().await;
@@ -79,7 +79,7 @@ pub(super) async fn a_released_lease_is_not_renewed(t: &Stage) {
 }
 
 /// A renewal of several leases returns exactly the lost ones, in the requested order.
-pub(super) async fn each_lease_is_judged_by_itself(t: &Stage) {
+pub(super) async fn each_lease_is_judged_by_itself(t: &TestStore) {
     let (first, second, third) = (t.driven().await, t.driven().await, t.driven().await);
     t.write(&second).await.releases().done().await;
     assert_eq!(t.renew(ANN, &[&third, &second, &first]).await, [second.id()]);
@@ -91,7 +91,7 @@ pub(super) async fn each_lease_is_judged_by_itself(t: &Stage) {
 }
 
 /// A batch of renewals has a maximum size.
-pub(super) async fn too_many_renewals_are_refused(t: &Stage) {
+pub(super) async fn too_many_renewals_are_refused(t: &TestStore) {
     let held = t.driven().await;
     let lease = HeldLease { workspace: held.facts.workspace.clone(), run: held.id(), fence: Fence::new(1) };
     let renewal = |count| RenewLeases { owner: ANN, lease_for: LEASE, leases: vec![lease.clone(); count] };

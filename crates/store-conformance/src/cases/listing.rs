@@ -12,7 +12,7 @@ use hapax_engine::store::{ListRuns, RunFilter, StartOutcome, StoreError, WaitsFo
 use crate::fixture::*;
 use crate::must;
 
-async fn ids(t: &Stage, request: ListRuns) -> Vec<RunId> {
+async fn ids(t: &TestStore, request: ListRuns) -> Vec<RunId> {
     t.store.list_runs(request).await.unwrap().runs.iter().map(|run| run.head.id()).collect()
 }
 
@@ -28,7 +28,7 @@ fn all() -> ListRuns {
 }
 
 /// Runs are listed newest first, page by page, each once, and the last page is marked.
-pub(super) async fn runs_are_listed_newest_first(t: &Stage) {
+pub(super) async fn runs_are_listed_newest_first(t: &TestStore) {
     assert!(t.list(10, None).await.runs.is_empty());
     let mut runs = Vec::new();
     for _ in 0..5 {
@@ -50,7 +50,7 @@ pub(super) async fn runs_are_listed_newest_first(t: &Stage) {
 }
 
 /// A page shows runs with their inputs and results.
-pub(super) async fn a_page_shows_inputs_and_results(t: &Stage) {
+pub(super) async fn a_page_shows_inputs_and_results(t: &TestStore) {
     let held = t.order().input(r#"{"item":7}"#).granted_to(ANN).start().await;
     let closed = t.write(&held).await.completes(r#"{"paid":1}"#).done().await;
     let run = t.list(1, None).await.runs.remove(0);
@@ -61,7 +61,7 @@ pub(super) async fn a_page_shows_inputs_and_results(t: &Stage) {
 }
 
 /// Lists can be filtered by workspace, status and workflow, together.
-pub(super) async fn lists_are_narrowed(t: &Stage) {
+pub(super) async fn lists_are_narrowed(t: &TestStore) {
     let pending = t.pending().await;
     let abroad = t.order().workspace("abroad").start().await;
     let refund = t.order().workflow("refund", 2).start().await;
@@ -83,7 +83,7 @@ pub(super) async fn lists_are_narrowed(t: &Stage) {
 }
 
 /// Pages of a filtered list continue where the last one ended, even if other runs lie between.
-pub(super) async fn narrowed_pages_go_on_where_they_ended(t: &Stage) {
+pub(super) async fn narrowed_pages_go_on_where_they_ended(t: &TestStore) {
     let mut waiting = Vec::new();
     for n in 0..9 {
         let held = t.driven().await;
@@ -110,7 +110,7 @@ fn id_at(millis: i64, n: u128) -> RunId {
 }
 
 /// Subjects are found on open and ended runs, keys while they name a run, times in the ids.
-pub(super) async fn lists_are_filtered_by_subject_key_version_and_time(t: &Stage) {
+pub(super) async fn lists_are_filtered_by_subject_key_version_and_time(t: &TestStore) {
     let start = |millis, n| t.order().id(id_at(millis, n)).granted_to(ANN);
     let first = start(1_000, 1).subject("cart-1").key("k1").start().await;
     t.write(&first).await.fails("no").done().await;
@@ -151,7 +151,7 @@ pub(super) async fn lists_are_filtered_by_subject_key_version_and_time(t: &Stage
 }
 
 /// The current step is the first that is not final, or else the last; waits are steps of open runs.
-pub(super) async fn lists_are_filtered_by_current_step_and_wait(t: &Stage) {
+pub(super) async fn lists_are_filtered_by_current_step_and_wait(t: &TestStore) {
     let ended = t.driven().await;
     t.write(&ended).await.does("charge").completes("1").done().await;
     let signalled = t.driven().await;
@@ -194,7 +194,7 @@ pub(super) async fn lists_are_filtered_by_current_step_and_wait(t: &Stage) {
 }
 
 /// Pages of a list with several filters hold each fitting run once.
-pub(super) async fn combined_filters_go_on_page_by_page(t: &Stage) {
+pub(super) async fn combined_filters_go_on_page_by_page(t: &TestStore) {
     let mut fitting = Vec::new();
     for n in 0..9u128 {
         let subject = if n % 3 == 2 { "b" } else { "a" };
@@ -236,14 +236,14 @@ pub(super) async fn combined_filters_go_on_page_by_page(t: &Stage) {
 }
 
 /// A filter over all workspaces is refused: no index serves it.
-pub(super) async fn a_filter_needs_a_workspace(t: &Stage) {
+pub(super) async fn a_filter_needs_a_workspace(t: &TestStore) {
     let filter = RunFilter { version: Some(1), ..Default::default() };
     let refused = t.store.list_runs(ListRuns { filter, ..all() }).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
 }
 
 /// A history is read oldest first, from any version.
-pub(super) async fn a_history_is_read_from_any_version_on(t: &Stage) {
+pub(super) async fn a_history_is_read_from_any_version_on(t: &TestStore) {
     let run = t.pending().await;
     let held = t.claim_one(ANN).await;
     let held = t.write(&held).await.does("charge").releases().done().await;
@@ -257,7 +257,7 @@ pub(super) async fn a_history_is_read_from_any_version_on(t: &Stage) {
 }
 
 /// A long history is returned in pages.
-pub(super) async fn a_long_history_comes_in_pages(t: &Stage) {
+pub(super) async fn a_long_history_comes_in_pages(t: &TestStore) {
     let held = t.driven().await;
     let mut write = t.write(&held).await;
     for n in 0..MAX_PAGE {
@@ -272,7 +272,7 @@ pub(super) async fn a_long_history_comes_in_pages(t: &Stage) {
 }
 
 /// Every page, key list and claim has a maximum size, and the rest follows on the next call.
-pub(super) async fn everything_is_cut_to_its_limit(t: &Stage) {
+pub(super) async fn everything_is_cut_to_its_limit(t: &TestStore) {
     let count = MAX_CLAIM + 3;
     let orders: Vec<_> = (0..count).map(|n| t.order().key(&format!("key-{n:05}")).new_run()).collect();
     for batch in orders.chunks(200) {

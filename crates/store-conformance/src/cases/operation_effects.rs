@@ -16,7 +16,7 @@ async fn ended(held: &BegunOperation<'_>, end: OperationEnd) {
 }
 
 /// Ends with an unknown outcome.
-fn unknown_ends(t: &Stage) -> Vec<(FinishBy, OperationEnd)> {
+fn unknown_ends(t: &TestStore) -> Vec<(FinishBy, OperationEnd)> {
     vec![
         (FinishBy::Holder(ANN), OperationEnd::Failed(Failure::unknown("no answer"))),
         (FinishBy::Janitor { unheard_since: t.now().plus(SECOND) }, OperationEnd::Reverted),
@@ -25,7 +25,7 @@ fn unknown_ends(t: &Stage) -> Vec<(FinishBy, OperationEnd)> {
 
 /// CONTRACT 8: if an operation of a claimed step may have happened, the next one reuses its effect key, whatever its
 /// input.
-pub(super) async fn an_operation_that_may_have_happened_keeps_its_effect_key(t: &Stage) {
+pub(super) async fn an_operation_that_may_have_happened_keeps_its_effect_key(t: &TestStore) {
     for home in t.homes().await {
         for (n, (by, end)) in unknown_ends(t).into_iter().enumerate() {
             let id = format!("i{n}");
@@ -45,7 +45,7 @@ pub(super) async fn an_operation_that_may_have_happened_keeps_its_effect_key(t: 
 }
 
 /// A result, a rejection or a known failure ends the effect: the next operation gets a new effect key.
-pub(super) async fn a_known_end_begins_a_new_effect(t: &Stage) {
+pub(super) async fn a_known_end_begins_a_new_effect(t: &TestStore) {
     let ends = [
         done("1"),
         OperationEnd::Rejected(Failure::permanent("no")),
@@ -64,7 +64,7 @@ pub(super) async fn a_known_end_begins_a_new_effect(t: &Stage) {
 }
 
 /// A later operation that did not happen says nothing about an earlier one under the same key.
-pub(super) async fn a_doubt_is_passed_on_over_known_failures(t: &Stage) {
+pub(super) async fn a_doubt_is_passed_on_over_known_failures(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let first = t.close(&home, "i1").begins().await;
@@ -79,7 +79,7 @@ pub(super) async fn a_doubt_is_passed_on_over_known_failures(t: &Stage) {
 }
 
 /// CONTRACT 8: a ruling or probe that it did not happen frees the step for every caller.
-pub(super) async fn a_ruling_that_it_did_not_happen_frees_the_step(t: &Stage) {
+pub(super) async fn a_ruling_that_it_did_not_happen_frees_the_step(t: &TestStore) {
     for home in t.homes().await {
         for (n, by) in [FinishBy::People, FinishBy::Probe].into_iter().enumerate() {
             let id = format!("i{n}");
@@ -102,7 +102,7 @@ pub(super) async fn a_ruling_that_it_did_not_happen_frees_the_step(t: &Stage) {
 }
 
 /// CONTRACT 8: a `once` step is barred after it is done, even if another operation followed. An `each` step is not.
-pub(super) async fn a_once_step_happens_once_and_an_each_step_repeats(t: &Stage) {
+pub(super) async fn a_once_step_happens_once_and_an_each_step_repeats(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let once = |seen| t.close(&home, "i1").irreversible().to("overdue").seen(seen);
@@ -120,7 +120,7 @@ pub(super) async fn a_once_step_happens_once_and_an_each_step_repeats(t: &Stage)
 }
 
 /// The holder records a retry. The operation stays pending, and the retry counts as a heartbeat.
-pub(super) async fn a_holder_may_try_again_and_nobody_else(t: &Stage) {
+pub(super) async fn a_holder_may_try_again_and_nobody_else(t: &TestStore) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
         t.pass(SECOND);
@@ -143,7 +143,7 @@ pub(super) async fn a_holder_may_try_again_and_nobody_else(t: &Stage) {
 }
 
 /// CONTRACT 6: a late result can only settle an open doubt as happened. After a ruling it changes nothing.
-pub(super) async fn a_late_result_settles_a_doubt_only_as_happened(t: &Stage) {
+pub(super) async fn a_late_result_settles_a_doubt_only_as_happened(t: &TestStore) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
         let late = |end| held.end(FinishBy::LateResult, end);
@@ -180,13 +180,13 @@ fn document(expected: Option<u64>) -> PutCatalogItem {
     }
 }
 
-async fn put(t: &Stage, expected: Option<u64>) {
+async fn put(t: &TestStore, expected: Option<u64>) {
     let catalog = t.store.catalog().expect("the store has a catalog");
     must!(catalog.put_item(document(expected)).await.unwrap(), PutOutcome::Put(_));
 }
 
 /// CONTRACT 8: an operation begins only under the current document version, and ends under the version it began with.
-pub(super) async fn an_operation_begins_only_under_the_document_as_it_is(t: &Stage) {
+pub(super) async fn an_operation_begins_only_under_the_document_as_it_is(t: &TestStore) {
     let homes = t.homes().await;
     for home in &homes {
         t.invoice(home, "i1", "approved").await;
@@ -223,7 +223,7 @@ pub(super) async fn an_operation_begins_only_under_the_document_as_it_is(t: &Sta
 }
 
 /// Starts under the old document race with its replacement. Once the replacement is acknowledged, none begins any more.
-pub(super) async fn replacing_a_document_is_serialised_with_starts(t: &Stage) {
+pub(super) async fn replacing_a_document_is_serialised_with_starts(t: &TestStore) {
     put(t, None).await;
     for n in 0..40 {
         t.invoice(&EntityStorage::BuiltIn, &format!("i{n}"), "approved").await;
@@ -255,7 +255,7 @@ pub(super) async fn replacing_a_document_is_serialised_with_starts(t: &Stage) {
 }
 
 /// Operations in doubt are listed for their module, the oldest doubt first, page by page.
-pub(super) async fn operations_in_doubt_are_listed_by_module(t: &Stage) {
+pub(super) async fn operations_in_doubt_are_listed_by_module(t: &TestStore) {
     let mut expected = Vec::new();
     for n in 0..3 {
         let held = t.closing(&EntityStorage::BuiltIn, &format!("i{n}")).await;
@@ -277,7 +277,7 @@ pub(super) async fn operations_in_doubt_are_listed_by_module(t: &Stage) {
 }
 
 /// Active operations are listed once each, in all workspaces. Operations in doubt, unclaimed or ended are not.
-pub(super) async fn open_claims_are_listed_once_each(t: &Stage) {
+pub(super) async fn open_claims_are_listed_once_each(t: &TestStore) {
     assert_eq!(t.entities().list_open_claims(None, 10).await.unwrap(), []);
     for id in ["i1", "i2"] {
         t.closing(&EntityStorage::BuiltIn, id).await;
@@ -315,7 +315,7 @@ pub(super) async fn open_claims_are_listed_once_each(t: &Stage) {
 }
 
 /// However many operations an entity has had, one call finds the holder and the newest operation of each step.
-pub(super) async fn the_holder_and_the_newest_of_each_step_are_found(t: &Stage) {
+pub(super) async fn the_holder_and_the_newest_of_each_step_are_found(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let latest = |steps: &[&str]| {

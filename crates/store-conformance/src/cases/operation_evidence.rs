@@ -16,11 +16,11 @@ fn tally(class: EffectClass, happened: u32, may_have_happened: u32) -> TallyCoun
     TallyCount { class, tally: EffectTally { happened, may_have_happened }, effects: 1 }
 }
 
-async fn tallies(t: &Stage) -> Vec<TallyCount> {
+async fn tallies(t: &TestStore) -> Vec<TallyCount> {
     t.store.count_tallies(None).await.unwrap()
 }
 
-async fn list(t: &Stage, effect: &EffectKey, after_try: u32, limit: usize) -> Vec<(u32, Occurrence)> {
+async fn list(t: &TestStore, effect: &EffectKey, after_try: u32, limit: usize) -> Vec<(u32, Occurrence)> {
     let (workspace, effect) = (WorkspaceId::default(), effect.clone());
     let request = ListEvidence { workspace, effect: effect.clone(), after_try, limit };
     let found = t.entities().list_evidence(request).await.unwrap();
@@ -31,7 +31,7 @@ async fn list(t: &Stage, effect: &EffectKey, after_try: u32, limit: usize) -> Ve
         .collect()
 }
 
-async fn evidence(t: &Stage, held: &BegunOperation<'_>) -> Vec<(u32, Occurrence)> {
+async fn evidence(t: &TestStore, held: &BegunOperation<'_>) -> Vec<(u32, Occurrence)> {
     list(t, &held.operation.effect_key(), 0, 100).await
 }
 
@@ -44,7 +44,7 @@ fn lost() -> OperationEnd {
 }
 
 /// CONTRACT 6: an action with a known outcome at its first attempt adds nothing to the journal.
-pub(super) async fn an_action_with_a_known_end_leaves_no_evidence(t: &Stage) {
+pub(super) async fn an_action_with_a_known_end_leaves_no_evidence(t: &TestStore) {
     for home in t.homes().await {
         let ends = [
             done("1"),
@@ -62,7 +62,7 @@ pub(super) async fn an_action_with_a_known_end_leaves_no_evidence(t: &Stage) {
 }
 
 /// CONTRACT 8: a reverted action may have happened, so an operation that continues under its key may repeat the effect.
-pub(super) async fn a_reverted_action_may_have_happened(t: &Stage) {
+pub(super) async fn a_reverted_action_may_have_happened(t: &TestStore) {
     let first = t.closing(&EntityStorage::BuiltIn, "i1").await;
     first.reverted().await;
     assert_eq!(evidence(t, &first).await, [(1, MayHaveHappened)]);
@@ -76,7 +76,7 @@ pub(super) async fn a_reverted_action_may_have_happened(t: &Stage) {
 }
 
 /// Every attempt under a key counts, and a repeated write counts once.
-pub(super) async fn each_try_of_an_action_leaves_evidence(t: &Stage) {
+pub(super) async fn each_try_of_an_action_leaves_evidence(t: &TestStore) {
     let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     let again = FinishOperation { tries: Some(2), ..held.own_end(OperationEnd::TryAgain) };
     for _ in 0..2 {
@@ -92,7 +92,7 @@ pub(super) async fn each_try_of_an_action_leaves_evidence(t: &Stage) {
 }
 
 /// A write that changes nothing adds no evidence.
-pub(super) async fn a_refused_end_leaves_no_evidence(t: &Stage) {
+pub(super) async fn a_refused_end_leaves_no_evidence(t: &TestStore) {
     let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     must!(held.send(held.end(FinishBy::Holder(BOB), lost())).await, FinishOperationOutcome::Lost(Some(_)));
     must!(
@@ -103,7 +103,7 @@ pub(super) async fn a_refused_end_leaves_no_evidence(t: &Stage) {
 }
 
 /// CONTRACT 6: a ruling by a person or probe is evidence about every attempt under the key.
-pub(super) async fn a_ruling_is_evidence_about_every_try_under_the_key(t: &Stage) {
+pub(super) async fn a_ruling_is_evidence_about_every_try_under_the_key(t: &TestStore) {
     for (n, by) in [FinishBy::People, FinishBy::Probe].into_iter().enumerate() {
         let id = format!("i{n}");
         t.invoice(&EntityStorage::BuiltIn, &id, "approved").await;
@@ -131,7 +131,7 @@ pub(super) async fn a_ruling_is_evidence_about_every_try_under_the_key(t: &Stage
 }
 
 /// CONTRACT 6: a late result after a ruling changes only the counts.
-pub(super) async fn a_late_result_changes_the_counts_alone(t: &Stage) {
+pub(super) async fn a_late_result_changes_the_counts_alone(t: &TestStore) {
     t.invoice(&EntityStorage::BuiltIn, "i1", "approved").await;
     let first = t.close(&EntityStorage::BuiltIn, "i1").holding().begins().await;
     ended(&first, OperationEnd::InDoubt).await;
@@ -162,7 +162,7 @@ pub(super) async fn a_late_result_changes_the_counts_alone(t: &Stage) {
 
 /// A late result proves one attempt, while a probe or person finds the effect by its key. Both may refer to the same
 /// attempt, in whichever order they arrive.
-pub(super) async fn a_late_result_and_a_found_key_may_be_one_effect(t: &Stage) {
+pub(super) async fn a_late_result_and_a_found_key_may_be_one_effect(t: &TestStore) {
     let mut n = 0;
     for by in [FinishBy::People, FinishBy::Probe] {
         for late_comes_first in [true, false] {
@@ -196,7 +196,7 @@ pub(super) async fn a_late_result_and_a_found_key_may_be_one_effect(t: &Stage) {
 
 /// Each attempt under an effect key has its own number. A reverted operation is retried under its own key, after other
 /// operations have continued its effect and others have had separate effects.
-pub(super) async fn no_two_tries_under_a_key_have_the_same_number(t: &Stage) {
+pub(super) async fn no_two_tries_under_a_key_have_the_same_number(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = |seen| t.close(&home, "i1").to("approved").holding().seen(seen);
@@ -219,7 +219,7 @@ pub(super) async fn no_two_tries_under_a_key_have_the_same_number(t: &Stage) {
 }
 
 /// An unclaimed step may have several concurrent operations under one effect key. Each has its own attempt numbers.
-pub(super) async fn tries_side_by_side_have_numbers_of_their_own(t: &Stage) {
+pub(super) async fn tries_side_by_side_have_numbers_of_their_own(t: &TestStore) {
     t.invoice(&EntityStorage::BuiltIn, "i1", "approved").await;
     let close = || t.close(&EntityStorage::BuiltIn, "i1").unclaimed();
     let first = close().key("k").begins().await;
@@ -246,7 +246,7 @@ pub(super) async fn tries_side_by_side_have_numbers_of_their_own(t: &Stage) {
 
 /// Evidence about one effect is listed in the order of attempts, in pages, separately from other effects and
 /// workspaces.
-pub(super) async fn evidence_is_listed_by_effect_in_pages(t: &Stage) {
+pub(super) async fn evidence_is_listed_by_effect_in_pages(t: &TestStore) {
     let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     let other = t.closing(&EntityStorage::BuiltIn, "i2").await;
     ended(&other, lost()).await;
@@ -266,7 +266,7 @@ pub(super) async fn evidence_is_listed_by_effect_in_pages(t: &Stage) {
 }
 
 /// A deleted operation leaves its evidence, so the counts stay complete.
-pub(super) async fn evidence_outlives_its_operation(t: &Stage) {
+pub(super) async fn evidence_outlives_its_operation(t: &TestStore) {
     let first = t.closing(&EntityStorage::BuiltIn, "i1").await;
     ended(&first, lost()).await;
     let second = t.close(&EntityStorage::BuiltIn, "i1").to("approved").seen(3).begins().await;

@@ -15,7 +15,7 @@ async fn finished(held: &BegunOperation<'_>, end: OperationEnd) {
 
 /// S2.16, S2.44: the same key finds the same operation, in progress or with its result, whatever the entity's current
 /// state.
-pub(super) async fn the_same_key_finds_the_same_operation(t: &Stage) {
+pub(super) async fn the_same_key_finds_the_same_operation(t: &TestStore) {
     let ends = [
         None,
         Some(done(r#"{"capture":"c1"}"#)),
@@ -42,7 +42,7 @@ pub(super) async fn the_same_key_finds_the_same_operation(t: &Stage) {
 }
 
 /// The key of an operation in doubt also finds it, without another attempt.
-pub(super) async fn the_key_of_an_operation_in_doubt_finds_it(t: &Stage) {
+pub(super) async fn the_key_of_an_operation_in_doubt_finds_it(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").key("k");
@@ -52,7 +52,7 @@ pub(super) async fn the_key_of_an_operation_in_doubt_finds_it(t: &Stage) {
 }
 
 /// S2.12: a key that belongs to a different request is a conflict, whatever the state of that request.
-pub(super) async fn a_key_that_stands_for_something_else_is_a_conflict(t: &Stage) {
+pub(super) async fn a_key_that_stands_for_something_else_is_a_conflict(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         t.invoice(&home, "i2", "approved").await;
@@ -87,7 +87,7 @@ pub(super) async fn a_key_that_stands_for_something_else_is_a_conflict(t: &Stage
 }
 
 /// The same key in two workspaces is two keys, and keys are compared byte by byte.
-pub(super) async fn keys_of_operations_are_told_apart(t: &Stage) {
+pub(super) async fn keys_of_operations_are_told_apart(t: &TestStore) {
     for (workspace, id) in [("default", "i1"), ("abroad", "i1")] {
         let new = NewEntity {
             workspace: WorkspaceId::new(workspace).unwrap(),
@@ -113,7 +113,7 @@ pub(super) async fn keys_of_operations_are_told_apart(t: &Stage) {
 }
 
 /// G1.6: a reverted operation continues under its key as another attempt, and its history says so.
-pub(super) async fn a_reverted_operation_is_retried_under_its_key(t: &Stage) {
+pub(super) async fn a_reverted_operation_is_retried_under_its_key(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "overdue").await;
         let close = t.close(&home, "i1").key("k").by_run();
@@ -144,7 +144,7 @@ pub(super) async fn a_reverted_operation_is_retried_under_its_key(t: &Stage) {
 }
 
 /// The retry of a reverted operation follows the same rules as any new operation.
-pub(super) async fn another_attempt_is_judged_like_the_first(t: &Stage) {
+pub(super) async fn another_attempt_is_judged_like_the_first(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").key("k");
@@ -160,7 +160,7 @@ pub(super) async fn another_attempt_is_judged_like_the_first(t: &Stage) {
 }
 
 /// A request repeated after a lost acknowledgement finds the operation that it began.
-pub(super) async fn a_beginning_sent_again_finds_its_own(t: &Stage) {
+pub(super) async fn a_beginning_sent_again_finds_its_own(t: &TestStore) {
     for home in t.homes().await {
         for (id, keyed) in [("i1", true), ("i2", false)] {
             t.invoice(&home, id, "approved").await;
@@ -182,7 +182,7 @@ pub(super) async fn a_beginning_sent_again_finds_its_own(t: &Stage) {
 }
 
 /// The same holds without a claim.
-pub(super) async fn an_unclaimed_beginning_sent_again_finds_its_own(t: &Stage) {
+pub(super) async fn an_unclaimed_beginning_sent_again_finds_its_own(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").unclaimed();
@@ -193,7 +193,7 @@ pub(super) async fn an_unclaimed_beginning_sent_again_finds_its_own(t: &Stage) {
 }
 
 /// S2.17 to S2.20: a repeated call of a step that returns its result gets the recorded result, not a second capture.
-pub(super) async fn a_repeated_call_gets_the_recorded_result(t: &Stage) {
+pub(super) async fn a_repeated_call_gets_the_recorded_result(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").returning();
@@ -221,7 +221,7 @@ fn reopen(request: &mut BeginOperation) {
 }
 
 /// The newest operation of the step supplies the recorded result.
-pub(super) async fn the_newest_operation_of_the_step_answers(t: &Stage) {
+pub(super) async fn the_newest_operation_of_the_step_answers(t: &TestStore) {
     for home in t.homes().await {
         let first = t.closing(&home, "i1").await;
         finished(&first, done("1")).await;
@@ -235,7 +235,7 @@ pub(super) async fn the_newest_operation_of_the_step_answers(t: &Stage) {
 }
 
 /// A step that never succeeded has no recorded result.
-pub(super) async fn a_step_that_was_not_done_has_no_result(t: &Stage) {
+pub(super) async fn a_step_that_was_not_done_has_no_result(t: &TestStore) {
     for home in t.homes().await {
         let rejected = t.closing(&home, "i1").await;
         finished(&rejected, OperationEnd::Rejected(failure())).await;
@@ -250,7 +250,7 @@ pub(super) async fn a_step_that_was_not_done_has_no_result(t: &Stage) {
 }
 
 /// G1.4, S2.46: an irreversible step that may have happened needs a manager's override, which is audited.
-pub(super) async fn an_irreversible_step_that_may_have_happened_needs_an_override(t: &Stage) {
+pub(super) async fn an_irreversible_step_that_may_have_happened_needs_an_override(t: &TestStore) {
     for home in t.homes().await {
         for way in 0..2 {
             let id = format!("i{way}");
@@ -283,7 +283,7 @@ pub(super) async fn an_irreversible_step_that_may_have_happened_needs_an_overrid
 }
 
 /// An irreversible step that certainly did not happen needs no override.
-pub(super) async fn a_step_that_did_not_happen_needs_no_override(t: &Stage) {
+pub(super) async fn a_step_that_did_not_happen_needs_no_override(t: &TestStore) {
     let ends = [
         OperationEnd::Failed(Failure::permanent("no")),
         OperationEnd::Failed(Failure::retryable("busy")),
@@ -306,7 +306,7 @@ pub(super) async fn a_step_that_did_not_happen_needs_no_override(t: &Stage) {
 }
 
 /// Other steps, other entities and reversible steps need no override.
-pub(super) async fn only_the_same_step_on_the_same_entity_needs_an_override(t: &Stage) {
+pub(super) async fn only_the_same_step_on_the_same_entity_needs_an_override(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         t.close(&home, "i1").irreversible().begins().await.reverted().await;
@@ -319,7 +319,7 @@ pub(super) async fn only_the_same_step_on_the_same_entity_needs_an_override(t: &
 }
 
 /// An operation in another workspace neither answers a request in this one nor makes it need an override.
-pub(super) async fn operations_in_other_workspaces_do_not_matter(t: &Stage) {
+pub(super) async fn operations_in_other_workspaces_do_not_matter(t: &TestStore) {
     for (id, status) in [("i1", "approved"), ("i2", "approved")] {
         for workspace in ["default", "abroad"] {
             let new = NewEntity {
@@ -350,7 +350,7 @@ pub(super) async fn operations_in_other_workspaces_do_not_matter(t: &Stage) {
 }
 
 /// An unclaimed irreversible step in progress or in doubt needs an override. With a claim, the entity is held.
-pub(super) async fn an_irreversible_step_in_progress_needs_an_override(t: &Stage) {
+pub(super) async fn an_irreversible_step_in_progress_needs_an_override(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").irreversible().unclaimed();
@@ -368,7 +368,7 @@ pub(super) async fn an_irreversible_step_in_progress_needs_an_override(t: &Stage
 }
 
 /// Another attempt of an irreversible step also needs an override, and its history records both.
-pub(super) async fn another_attempt_of_an_irreversible_step_needs_an_override(t: &Stage) {
+pub(super) async fn another_attempt_of_an_irreversible_step_needs_an_override(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").key("k").irreversible();

@@ -11,7 +11,7 @@ use crate::fixture::*;
 use crate::must;
 
 /// G1.6: operations are listed newest first, filtered by entity, step and status.
-pub(super) async fn operations_are_listed_by_what_is_asked_for(t: &Stage) {
+pub(super) async fn operations_are_listed_by_what_is_asked_for(t: &TestStore) {
     for home in t.homes().await {
         let rejected = t.closing(&home, "i1").await;
         must!(
@@ -59,7 +59,7 @@ pub(super) async fn operations_are_listed_by_what_is_asked_for(t: &Stage) {
 }
 
 /// Operations are separated by workspace and kind.
-pub(super) async fn operations_are_seen_in_their_workspace_and_kind(t: &Stage) {
+pub(super) async fn operations_are_seen_in_their_workspace_and_kind(t: &TestStore) {
     let mut ids = Vec::new();
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
@@ -75,7 +75,7 @@ pub(super) async fn operations_are_seen_in_their_workspace_and_kind(t: &Stage) {
 }
 
 /// Operations are listed in bounded pages.
-pub(super) async fn operations_are_listed_page_by_page(t: &Stage) {
+pub(super) async fn operations_are_listed_page_by_page(t: &TestStore) {
     t.invoice(&EntityStorage::BuiltIn, "i1", "approved").await;
     let requests: Vec<_> =
         (0..=MAX_PAGE).map(|_| t.close(&EntityStorage::BuiltIn, "i1").unclaimed().request()).collect();
@@ -98,7 +98,7 @@ pub(super) async fn operations_are_listed_page_by_page(t: &Stage) {
     assert_eq!(t.operation_ids(pending).await, ids[3..6]);
 }
 
-fn every_kind(t: &Stage, home: &EntityStorage) -> Vec<EntityJournalEntry> {
+fn every_kind(t: &TestStore, home: &EntityStorage) -> Vec<EntityJournalEntry> {
     let tom = Actor::new("Tom O'Hara 💶", Role::Operator);
     let all = [
         JournalEvent::Remarked { text: "\"quoted\"\nü 💶".into() },
@@ -130,7 +130,7 @@ fn every_kind(t: &Stage, home: &EntityStorage) -> Vec<EntityJournalEntry> {
 }
 
 /// S2.3: notes keep all their fields and their order, also while an operation is pending.
-pub(super) async fn notes_on_entities_are_kept(t: &Stage) {
+pub(super) async fn notes_on_entities_are_kept(t: &TestStore) {
     for home in t.homes().await {
         t.closing(&home, "i1").await;
         let notes = every_kind(t, &home);
@@ -144,7 +144,7 @@ pub(super) async fn notes_on_entities_are_kept(t: &Stage) {
 }
 
 /// Notes are listed by entity and operation, in bounded pages.
-pub(super) async fn notes_on_entities_are_listed_page_by_page(t: &Stage) {
+pub(super) async fn notes_on_entities_are_listed_page_by_page(t: &TestStore) {
     let home = EntityStorage::BuiltIn;
     let notes = every_kind(t, &home);
     let elsewhere = [
@@ -184,7 +184,7 @@ pub(super) async fn notes_on_entities_are_listed_page_by_page(t: &Stage) {
 }
 
 /// S2.44, S2.46: people's actions are in the audit log in order. Actions of engines are not.
-pub(super) async fn what_people_did_is_audited(t: &Stage) {
+pub(super) async fn what_people_did_is_audited(t: &TestStore) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
         let before = t.notes().await.len();

@@ -13,7 +13,7 @@ use crate::fixture::*;
 use crate::must;
 
 /// A driven run with one after-effect.
-async fn left_one(t: &Stage) -> RunHead {
+async fn left_one(t: &TestStore) -> RunHead {
     let run = t.driven().await;
     t.write(&run).await.leaves("notify", "mail").done().await
 }
@@ -22,7 +22,7 @@ fn ids(posts: &[OutboxMessage]) -> Vec<&str> {
     posts.iter().map(|post| post.id.as_str()).collect()
 }
 
-async fn only(t: &Stage) -> OutboxMessage {
+async fn only(t: &TestStore) -> OutboxMessage {
     let mut posts = t.posts().await;
     assert_eq!(posts.len(), 1, "{posts:?}");
     posts.remove(0)
@@ -33,7 +33,7 @@ fn due(at: Timestamp) -> OutboxState {
 }
 
 /// Invariant 50: an after-effect is stored unchanged, in the same write as its step.
-pub(super) async fn an_after_effect_comes_with_its_step(t: &Stage) {
+pub(super) async fn an_after_effect_comes_with_its_step(t: &TestStore) {
     let run = t.driven().await;
     let now = t.now();
     let given = OutboxMessage {
@@ -50,7 +50,7 @@ pub(super) async fn an_after_effect_comes_with_its_step(t: &Stage) {
 }
 
 /// Invariant 3: a refused write adds no after-effect.
-pub(super) async fn a_refused_write_leaves_no_after_effect(t: &Stage) {
+pub(super) async fn a_refused_write_leaves_no_after_effect(t: &TestStore) {
     let run = t.driven().await;
     let late = t.write(&run).await.leaves("notify", "mail").advance();
     t.write(&run).await.does("charge").done().await;
@@ -63,7 +63,7 @@ pub(super) async fn a_refused_write_leaves_no_after_effect(t: &Stage) {
 }
 
 /// A repeated write does not restore an after-effect that was delivered.
-pub(super) async fn a_write_sent_again_leaves_nothing_twice(t: &Stage) {
+pub(super) async fn a_write_sent_again_leaves_nothing_twice(t: &TestStore) {
     let run = t.driven().await;
     let write = t.write(&run).await.leaves("notify", "mail").advance();
     must!(t.store.commit_run(write.clone()).await.unwrap(), CommitOutcome::Committed { .. });
@@ -73,7 +73,7 @@ pub(super) async fn a_write_sent_again_leaves_nothing_twice(t: &Stage) {
 }
 
 /// A repeated step finds its after-effect unchanged.
-pub(super) async fn an_after_effect_that_is_there_stays_as_it_is(t: &Stage) {
+pub(super) async fn an_after_effect_that_is_there_stays_as_it_is(t: &TestStore) {
     let run = left_one(t).await;
     t.delivered(&t.claim_post(ANN).await).await;
     let before = only(t).await;
@@ -87,7 +87,7 @@ pub(super) async fn an_after_effect_that_is_there_stays_as_it_is(t: &Stage) {
 }
 
 /// After-effects are claimed by due time, then by id, in all workspaces. A claim lasts for a limited time.
-pub(super) async fn the_longest_due_is_claimed_first(t: &Stage) {
+pub(super) async fn the_longest_due_is_claimed_first(t: &TestStore) {
     let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
     let here = t.driven().await;
     let afar = t.order().workspace("afar").granted_to(ANN).start().await;
@@ -116,7 +116,7 @@ pub(super) async fn the_longest_due_is_claimed_first(t: &Stage) {
 }
 
 /// A target with many after-effects does not starve a target with few.
-pub(super) async fn each_target_has_room_of_its_own(t: &Stage) {
+pub(super) async fn each_target_has_room_of_its_own(t: &TestStore) {
     let run = t.driven().await;
     let mut write = t.write(&run).await;
     for n in 0..6 {
@@ -137,7 +137,7 @@ pub(super) async fn each_target_has_room_of_its_own(t: &Stage) {
 }
 
 /// A claim returns the next due time of the after-effects that it did not grant.
-pub(super) async fn a_claim_of_after_effects_says_when_to_come_again(t: &Stage) {
+pub(super) async fn a_claim_of_after_effects_says_when_to_come_again(t: &TestStore) {
     let run = t.driven().await;
     let now = t.now();
     let at = |step: &str, target: &str, span| OutboxMessage {
@@ -159,7 +159,7 @@ pub(super) async fn a_claim_of_after_effects_says_when_to_come_again(t: &Stage) 
 }
 
 /// An expired delivery claim makes the after-effect due again, for any node.
-pub(super) async fn an_ended_claim_is_due_again(t: &Stage) {
+pub(super) async fn an_ended_claim_is_due_again(t: &TestStore) {
     left_one(t).await;
     let first = t.claim_post(ANN).await;
     t.pass(LEASE - std::time::Duration::from_millis(1));
@@ -174,7 +174,7 @@ pub(super) async fn an_ended_claim_is_due_again(t: &Stage) {
 }
 
 /// Only the holder of the current attempt can report its outcome, once.
-pub(super) async fn only_the_holder_says_how_it_went(t: &Stage) {
+pub(super) async fn only_the_holder_says_how_it_went(t: &TestStore) {
     left_one(t).await;
     let first = t.claim_post(ANN).await;
     let done = OutboxState::Delivered { at: t.now() };
@@ -200,7 +200,7 @@ pub(super) async fn only_the_holder_says_how_it_went(t: &Stage) {
 }
 
 /// The holder can still report after its claim expired, as long as no other node has claimed the delivery.
-pub(super) async fn an_ended_claim_that_nobody_took_still_counts(t: &Stage) {
+pub(super) async fn an_ended_claim_that_nobody_took_still_counts(t: &TestStore) {
     left_one(t).await;
     let claimed = t.claim_post(ANN).await;
     t.pass(HOUR);
@@ -210,7 +210,7 @@ pub(super) async fn an_ended_claim_that_nobody_took_still_counts(t: &Stage) {
 
 /// A failed delivery is due later, with its reason. An abandoned or finished delivery is never claimed again.
 /// Monitoring sees how many are waiting.
-pub(super) async fn a_delivery_is_done_retried_or_abandoned(t: &Stage) {
+pub(super) async fn a_delivery_is_done_retried_or_abandoned(t: &TestStore) {
     let measure = || async { t.store.measure_outbox().await.unwrap() };
     assert_eq!(measure().await, OutboxDepth::default());
     left_one(t).await;
@@ -251,7 +251,7 @@ pub(super) async fn a_delivery_is_done_retried_or_abandoned(t: &Stage) {
 }
 
 /// Monitoring sees the most overdue after-effect of any target, including one that no node serves.
-pub(super) async fn the_most_overdue_after_effect_is_known_for_every_target(t: &Stage) {
+pub(super) async fn the_most_overdue_after_effect_is_known_for_every_target(t: &TestStore) {
     let run = t.driven().await;
     let now = t.now();
     let mut write = t.write(&run).await;
@@ -277,7 +277,7 @@ pub(super) async fn the_most_overdue_after_effect_is_known_for_every_target(t: &
 }
 
 /// A person may redeliver a settled after-effect. Its attempts count from the start, and the journal names the person.
-pub(super) async fn a_settled_after_effect_can_be_redelivered(t: &Stage) {
+pub(super) async fn a_settled_after_effect_can_be_redelivered(t: &TestStore) {
     let run = left_one(t).await;
     let claimed = t.claim_post(ANN).await;
     let request = |why: &str| {
@@ -318,7 +318,7 @@ pub(super) async fn a_settled_after_effect_can_be_redelivered(t: &Stage) {
 }
 
 /// After-effects are listed by workspace and id, filtered, page by page.
-pub(super) async fn after_effects_are_listed_in_order(t: &Stage) {
+pub(super) async fn after_effects_are_listed_in_order(t: &TestStore) {
     let here = t.driven().await;
     let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
     t.write(&here).await.leaves("a", "mail").leaves("b", "hook").leaves("c", "mail").done().await;
@@ -368,7 +368,7 @@ pub(super) async fn after_effects_are_listed_in_order(t: &Stage) {
 }
 
 /// A closed run stays until its after-effects are settled, then they are deleted together.
-pub(super) async fn a_run_stays_while_its_after_effects_are_under_way(t: &Stage) {
+pub(super) async fn a_run_stays_while_its_after_effects_are_under_way(t: &TestStore) {
     let run = t.driven().await;
     t.write(&run).await.leaves("a", "mail").leaves("b", "hook").completes("1").done().await;
     t.pass(SECOND);
@@ -388,7 +388,7 @@ pub(super) async fn a_run_stays_while_its_after_effects_are_under_way(t: &Stage)
 }
 
 /// A redelivery also keeps its run.
-pub(super) async fn a_redelivery_keeps_its_run(t: &Stage) {
+pub(super) async fn a_redelivery_keeps_its_run(t: &TestStore) {
     let run = left_one(t).await;
     t.write(&run).await.completes("1").done().await;
     let post = t.claim_post(ANN).await;
@@ -401,7 +401,7 @@ pub(super) async fn a_redelivery_keeps_its_run(t: &Stage) {
 }
 
 /// A claim and a page each have a maximum size, whatever the caller asks for.
-pub(super) async fn claims_and_pages_are_cut_to_their_limits(t: &Stage) {
+pub(super) async fn claims_and_pages_are_cut_to_their_limits(t: &TestStore) {
     let run = t.driven().await;
     let mut write = t.write(&run).await;
     for n in 0..=MAX_CLAIM {

@@ -7,7 +7,7 @@ use crate::fixture::*;
 use crate::must;
 
 /// Lesson 9, invariant 4: a repeated start does not conflict with itself.
-pub(super) async fn a_start_sent_again_finds_its_own_run(t: &Stage) {
+pub(super) async fn a_start_sent_again_finds_its_own_run(t: &TestStore) {
     for order in [t.order().key("k").subject("s").granted_to(ANN), t.order()] {
         let run = order.start().await;
         must!(order.send().await, StartOutcome::Created(again) if again == run);
@@ -20,7 +20,7 @@ pub(super) async fn a_start_sent_again_finds_its_own_run(t: &Stage) {
 }
 
 /// A start repeated after the run has ended does not start it again.
-pub(super) async fn a_start_sent_again_after_the_end_finds_the_end(t: &Stage) {
+pub(super) async fn a_start_sent_again_after_the_end_finds_the_end(t: &TestStore) {
     let order = t.order().key("k").release_key_on_failure().granted_to(ANN);
     let run = order.start().await;
     let closed = t.write(&run).await.fails("no").done().await;
@@ -30,7 +30,7 @@ pub(super) async fn a_start_sent_again_after_the_end_finds_the_end(t: &Stage) {
 }
 
 /// S0.30, invariant 4: a repeated write takes effect once.
-pub(super) async fn a_write_sent_again_takes_effect_once(t: &Stage) {
+pub(super) async fn a_write_sent_again_takes_effect_once(t: &TestStore) {
     let held = t.driven().await;
     let _ = t.signal(&held, "go").await;
     let child = t.child_of(&held, "ship");
@@ -49,7 +49,7 @@ pub(super) async fn a_write_sent_again_takes_effect_once(t: &Stage) {
 }
 
 /// A writer's repeated write is recognised even if others have changed the run since.
-pub(super) async fn a_write_sent_again_after_others_changed_the_run_is_still_its_own(t: &Stage) {
+pub(super) async fn a_write_sent_again_after_others_changed_the_run_is_still_its_own(t: &TestStore) {
     let held = t.driven().await;
     let advance = t.write(&held).await.does("charge").advance();
     must!(t.store.commit_run(advance.clone()).await.unwrap(), CommitOutcome::Committed { .. });
@@ -64,7 +64,7 @@ pub(super) async fn a_write_sent_again_after_others_changed_the_run_is_still_its
 }
 
 /// Only the last write is recognised. An earlier write is stale, and a write before another holder's is lost.
-pub(super) async fn an_older_write_sent_again_is_refused(t: &Stage) {
+pub(super) async fn an_older_write_sent_again_is_refused(t: &TestStore) {
     let held = t.driven().await;
     let first = t.write(&held).await.does("charge").advance();
     must!(t.store.commit_run(first.clone()).await.unwrap(), CommitOutcome::Committed { .. });
@@ -79,7 +79,7 @@ pub(super) async fn an_older_write_sent_again_is_refused(t: &Stage) {
 }
 
 /// A repeated park, release or end is recognised although the lease is gone.
-pub(super) async fn a_write_that_gave_the_lease_back_is_known_again(t: &Stage) {
+pub(super) async fn a_write_that_gave_the_lease_back_is_known_again(t: &TestStore) {
     for way in 0..4 {
         let held = t.driven().await;
         let write = t.write(&held).await.does("charge");
@@ -98,7 +98,7 @@ pub(super) async fn a_write_that_gave_the_lease_back_is_known_again(t: &Stage) {
 }
 
 /// A repeated end notifies the parent once.
-pub(super) async fn an_end_sent_again_is_one_arrival(t: &Stage) {
+pub(super) async fn an_end_sent_again_is_one_arrival(t: &TestStore) {
     let parent = t.driven().await;
     let order = t.child_of(&parent, "ship").granted_to(BOB);
     let parent = t.write(&parent).await.awaits_child("ship", &order).parks().done().await;
@@ -110,7 +110,7 @@ pub(super) async fn an_end_sent_again_is_one_arrival(t: &Stage) {
 }
 
 /// A repeated command is acknowledged and changes nothing.
-pub(super) async fn a_command_sent_again_changes_nothing(t: &Stage) {
+pub(super) async fn a_command_sent_again_changes_nothing(t: &TestStore) {
     let held = t.driven().await;
     for command in [RunCommand::Pause, cancel()] {
         let asked = t.steered(&held, command.clone()).await;
@@ -124,7 +124,7 @@ pub(super) async fn a_command_sent_again_changes_nothing(t: &Stage) {
 }
 
 /// Invariants 40, 44: a repeated signal or settlement changes nothing.
-pub(super) async fn an_arrival_sent_again_arrives_once(t: &Stage) {
+pub(super) async fn an_arrival_sent_again_arrives_once(t: &TestStore) {
     let held = t.driven().await;
     let held = t.write(&held).await.awaits_promise("payment", None).done().await;
     must!(t.signal_as(&held, "go", "s1").await, SignalOutcome::Stored { seq: 1, .. });

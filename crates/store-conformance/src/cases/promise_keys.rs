@@ -23,23 +23,23 @@ fn keyed(promise: Promise, text: &str) -> Promise {
     Promise { key: Some(PromiseKey { key: key(text), keep_for: TTL }), ..promise }
 }
 
-fn book(t: &Stage) -> &dyn PromiseStore {
+fn book(t: &TestStore) -> &dyn PromiseStore {
     t.store.promise_store().expect("it keeps promises by key")
 }
 
 /// A write that makes the run wait for a promise under a key.
-async fn opening<'t>(t: &'t Stage, run: &RunHead, step: &str, text: &str) -> Write<'t> {
+async fn opening<'t>(t: &'t TestStore, run: &RunHead, step: &str, text: &str) -> Write<'t> {
     let promise = Promise::pending(promise_of(run, step), run.id(), t.now(), None);
     t.write(run).await.waits_for(step, keyed(promise, text))
 }
 
 /// A parked run that waits for a payment under the key.
-async fn parked(t: &Stage, text: &str) -> RunHead {
+async fn parked(t: &TestStore, text: &str) -> RunHead {
     let run = t.driven().await;
     opening(t, &run, "payment", text).await.parks().done().await
 }
 
-async fn find(t: &Stage, text: &str) -> Option<Promise> {
+async fn find(t: &TestStore, text: &str) -> Option<Promise> {
     book(t).find_promise_by_key(&WorkspaceId::default(), &key(text)).await.unwrap()
 }
 
@@ -54,15 +54,15 @@ pub(super) fn by_key(text: &str, value: &str) -> SettlePromise {
     }
 }
 
-async fn settle(t: &Stage, text: &str, value: &str) -> SettleOutcome {
+async fn settle(t: &TestStore, text: &str, value: &str) -> SettleOutcome {
     t.store.settle_promise(by_key(text, value)).await.unwrap()
 }
 
-pub(super) fn standalone(t: &Stage, id: &str) -> Promise {
+pub(super) fn standalone(t: &TestStore, id: &str) -> Promise {
     Promise::pending(PromiseId::standalone(id).unwrap(), RunId::NONE, t.now(), None)
 }
 
-pub(in crate::cases) async fn create(t: &Stage, promise: Promise) -> CreateOutcome {
+pub(in crate::cases) async fn create(t: &TestStore, promise: Promise) -> CreateOutcome {
     let request = CreatePromise { workspace: WorkspaceId::default(), promise, token: WriteToken::fresh() };
     book(t).create_promise(request).await.unwrap()
 }
@@ -75,7 +75,7 @@ fn value(settled: &PromiseState) -> &Settlement {
 }
 
 /// S4.5-S4.7, S4.25: a caller finds the promise by its key, and settling it wakes the run.
-pub(super) async fn a_promise_is_found_and_settled_by_its_key(t: &Stage) {
+pub(super) async fn a_promise_is_found_and_settled_by_its_key(t: &TestStore) {
     let run = parked(t, "stripe:ch_1").await;
     let found = find(t, "stripe:ch_1").await.expect("it is there");
     assert_eq!((&found.id, found.run), (&promise_of(&run, "payment"), run.id()));
@@ -89,7 +89,7 @@ pub(super) async fn a_promise_is_found_and_settled_by_its_key(t: &Stage) {
 }
 
 /// S4.14: keys are scoped to a workspace and compared byte by byte.
-pub(super) async fn a_key_names_a_promise_only_in_its_workspace_and_exactly(t: &Stage) {
+pub(super) async fn a_key_names_a_promise_only_in_its_workspace_and_exactly(t: &TestStore) {
     parked(t, "stripe:ch_1").await;
     let elsewhere = WorkspaceId::new("elsewhere").unwrap();
     assert_eq!(book(t).find_promise_by_key(&elsewhere, &key("stripe:ch_1")).await.unwrap(), None);
@@ -101,7 +101,7 @@ pub(super) async fn a_key_names_a_promise_only_in_its_workspace_and_exactly(t: &
 }
 
 /// G4.4: the same key may name a run and a promise.
-pub(super) async fn a_run_and_a_promise_may_have_the_same_key(t: &Stage) {
+pub(super) async fn a_run_and_a_promise_may_have_the_same_key(t: &TestStore) {
     let started = t.order().key("k").start().await;
     let run = parked(t, "k").await;
     assert_eq!(t.key("k").await.unwrap().run(), Some(started.id()));
@@ -114,7 +114,7 @@ pub(super) async fn a_run_and_a_promise_may_have_the_same_key(t: &Stage) {
 
 /// S4.26, G4.5: a key that another promise holds is not reassigned. The run learns which promise holds it, and does not
 /// keep waiting.
-pub(super) async fn a_run_learns_which_promise_holds_its_key(t: &Stage) {
+pub(super) async fn a_run_learns_which_promise_holds_its_key(t: &TestStore) {
     let first = parked(t, "stripe:ch_1").await;
     let second = t.driven().await;
     let write = opening(t, &second, "payment", "stripe:ch_1").await.parks().advance();
@@ -137,7 +137,7 @@ pub(super) async fn a_run_learns_which_promise_holds_its_key(t: &Stage) {
 }
 
 /// A promise that lost its key is checked again when it is reopened, for example after a retry.
-pub(super) async fn a_promise_that_lost_its_key_is_judged_anew(t: &Stage) {
+pub(super) async fn a_promise_that_lost_its_key_is_judged_anew(t: &TestStore) {
     let first = parked(t, "stripe:ch_1").await;
     let second = t.driven().await;
     let second = opening(t, &second, "payment", "stripe:ch_1").await.done().await;
@@ -153,7 +153,7 @@ pub(super) async fn a_promise_that_lost_its_key_is_judged_anew(t: &Stage) {
 }
 
 /// S4.27, S4.36: an expired key is free.
-pub(super) async fn an_expired_key_is_given_to_the_next_promise(t: &Stage) {
+pub(super) async fn an_expired_key_is_given_to_the_next_promise(t: &TestStore) {
     let first = parked(t, "stripe:ch_1").await;
     must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::Settled { .. });
     t.pass(DAY - Duration::from_millis(1));
@@ -167,7 +167,7 @@ pub(super) async fn an_expired_key_is_given_to_the_next_promise(t: &Stage) {
 }
 
 /// G4.2: the key of an open promise never expires, whatever its time to live.
-pub(super) async fn a_key_never_expires_before_its_promise(t: &Stage) {
+pub(super) async fn a_key_never_expires_before_its_promise(t: &TestStore) {
     let run = t.driven().await;
     let deadline = t.now().plus(30 * DAY);
     let late = Promise::pending(promise_of(&run, "payment"), run.id(), t.now(), Some(deadline));
@@ -186,7 +186,7 @@ pub(super) async fn a_key_never_expires_before_its_promise(t: &Stage) {
 }
 
 /// G4.1: an early settlement is stored, listed, and applied to its promise.
-pub(super) async fn a_settlement_that_comes_first_is_kept_for_its_promise(t: &Stage) {
+pub(super) async fn a_settlement_that_comes_first_is_kept_for_its_promise(t: &TestStore) {
     let until = t.now().plus(KEPT);
     must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::KeptEarly { until: kept } if kept == until);
     must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::AlreadyKept { same: true, until: kept } if kept == until);
@@ -212,13 +212,13 @@ pub(super) async fn a_settlement_that_comes_first_is_kept_for_its_promise(t: &St
     must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::AlreadySettled { same: true, .. });
 }
 
-async fn early(t: &Stage) -> Vec<StoredEarlySettlement> {
+async fn early(t: &TestStore) -> Vec<StoredEarlySettlement> {
     let request = ListEarlySettlements { workspace: Some(WorkspaceId::default()), after: None, limit: 10 };
     book(t).list_early_settlements(request).await.unwrap()
 }
 
 /// A running run gets an early settlement in the answer to its own write.
-pub(super) async fn a_driven_run_gets_an_early_settlement(t: &Stage) {
+pub(super) async fn a_driven_run_gets_an_early_settlement(t: &TestStore) {
     must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::KeptEarly { .. });
     let run = t.driven().await;
     let write = opening(t, &run, "payment", "stripe:ch_1").await.advance();
@@ -231,7 +231,7 @@ pub(super) async fn a_driven_run_gets_an_early_settlement(t: &Stage) {
 }
 
 /// An unused early settlement is purged after its retention and counted, and its key is free.
-pub(super) async fn an_unused_early_settlement_is_purged(t: &Stage) {
+pub(super) async fn an_unused_early_settlement_is_purged(t: &TestStore) {
     must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::KeptEarly { .. });
     t.pass(KEPT - Duration::from_millis(1));
     assert_eq!((early(t).await.len(), t.purge().await.early), (1, 0));
@@ -247,7 +247,7 @@ pub(super) async fn an_unused_early_settlement_is_purged(t: &Stage) {
 }
 
 /// A caller that does not allow early settlement learns that there is no promise.
-pub(super) async fn a_settlement_is_kept_only_if_asked_for(t: &Stage) {
+pub(super) async fn a_settlement_is_kept_only_if_asked_for(t: &TestStore) {
     let request = SettlePromise { keep_for: None, ..by_key("stripe:ch_1", "1") };
     must!(t.store.settle_promise(request).await.unwrap(), SettleOutcome::NoSuchPromise);
     assert!(early(t).await.is_empty());
@@ -255,7 +255,7 @@ pub(super) async fn a_settlement_is_kept_only_if_asked_for(t: &Stage) {
 }
 
 /// S4.10: a promise's key is deleted with it, when its run continues as new or is purged.
-pub(super) async fn a_key_goes_with_its_promise(t: &Stage) {
+pub(super) async fn a_key_goes_with_its_promise(t: &TestStore) {
     let run = t.driven().await;
     let run = opening(t, &run, "payment", "first").await.done().await;
     let run = t.write(&run).await.gives_up("payment").continues_with("2").done().await;
@@ -270,7 +270,7 @@ pub(super) async fn a_key_goes_with_its_promise(t: &Stage) {
 }
 
 /// A person may release the key of a settled promise or of a closed run's promise, but not while a run waits for it.
-pub(super) async fn a_promise_key_is_freed_by_people(t: &Stage) {
+pub(super) async fn a_promise_key_is_freed_by_people(t: &TestStore) {
     let place = |text: &str| KeyRef::Promise { workspace: WorkspaceId::default(), key: key(text) };
     let run = parked(t, "waits").await;
     must!(t.release(place("waits")).await, ReleaseOutcome::InUse { run: Some(held) } if held == run.id());
@@ -297,7 +297,7 @@ pub(super) async fn a_promise_key_is_freed_by_people(t: &Stage) {
 }
 
 /// A standalone promise is created once, with all its fields, and settled like any other.
-pub(super) async fn a_promise_can_be_standalone(t: &Stage) {
+pub(super) async fn a_promise_can_be_standalone(t: &TestStore) {
     let promise = Promise {
         create_key: Some(key("maker")),
         about: Some(json(r#"{"param":{"data":"x"},"tags":{"a":"b"}}"#)),
@@ -338,7 +338,7 @@ pub(super) async fn a_promise_can_be_standalone(t: &Stage) {
 }
 
 /// G4.1 also holds for standalone promises.
-pub(super) async fn a_standalone_promise_takes_an_early_settlement(t: &Stage) {
+pub(super) async fn a_standalone_promise_takes_an_early_settlement(t: &TestStore) {
     must!(settle(t, "approval:7", "1").await, SettleOutcome::KeptEarly { .. });
     let made =
         must!(create(t, keyed(standalone(t, "a"), "approval:7")).await, CreateOutcome::Created(made) => made);
@@ -346,12 +346,12 @@ pub(super) async fn a_standalone_promise_takes_an_early_settlement(t: &Stage) {
     assert!(early(t).await.is_empty());
 }
 
-fn waits_for<'t>(t: &Stage, write: Write<'t>, id: &str) -> Write<'t> {
+fn waits_for<'t>(t: &TestStore, write: Write<'t>, id: &str) -> Write<'t> {
     write.waits_for("promise", standalone(t, id))
 }
 
 /// Settling a standalone promise wakes every run that waits for it, whether a caller or a run created it.
-pub(super) async fn many_runs_wait_for_one_promise(t: &Stage) {
+pub(super) async fn many_runs_wait_for_one_promise(t: &TestStore) {
     let first = t.driven().await;
     let first = waits_for(t, t.write(&first).await, "go").parks().done().await;
     let second = t.driven().await;
@@ -379,7 +379,7 @@ pub(super) async fn many_runs_wait_for_one_promise(t: &Stage) {
 }
 
 /// A run that starts to wait for a promise with a deadline learns the deadline, so that it can wake then.
-pub(super) async fn a_waiting_run_learns_the_deadline(t: &Stage) {
+pub(super) async fn a_waiting_run_learns_the_deadline(t: &TestStore) {
     let deadline = t.now().plus(HOUR);
     must!(
         create(t, Promise { deadline_at: Some(deadline), ..standalone(t, "go") }).await,
@@ -394,7 +394,7 @@ pub(super) async fn a_waiting_run_learns_the_deadline(t: &Stage) {
 }
 
 /// Lists show the current state of promises, by run and status, page by page. Promises of doubts are not listed.
-pub(super) async fn promises_are_listed_as_they_stand(t: &Stage) {
+pub(super) async fn promises_are_listed_as_they_stand(t: &TestStore) {
     let run = t.driven().await;
     let soon = t.now().plus(SECOND);
     let write = t.write(&run).await.awaits_promise("a", None).awaits_promise("b", Some(soon));
@@ -434,7 +434,7 @@ pub(super) async fn promises_are_listed_as_they_stand(t: &Stage) {
 }
 
 /// A token names one promise, is bound to it, and is deleted with it.
-pub(super) async fn a_token_is_for_one_promise(t: &Stage) {
+pub(super) async fn a_token_is_for_one_promise(t: &TestStore) {
     must!(create(t, standalone(t, "a")).await, CreateOutcome::Created(_));
     let token = |id: &str, digest: u8| SettleToken {
         digest: [digest; 32],
@@ -456,7 +456,7 @@ pub(super) async fn a_token_is_for_one_promise(t: &Stage) {
 }
 
 /// A standalone promise is purged some time after it is settled, unless an open run waits for it.
-pub(super) async fn settled_standalone_promises_are_purged(t: &Stage) {
+pub(super) async fn settled_standalone_promises_are_purged(t: &TestStore) {
     let run = t.driven().await;
     waits_for(t, t.write(&run).await, "awaited").done().await;
     must!(create(t, keyed(standalone(t, "settled"), "k")).await, CreateOutcome::Created(_));
@@ -488,7 +488,7 @@ pub(super) async fn settled_standalone_promises_are_purged(t: &Stage) {
 }
 
 /// S4.21, S4.36, must hold: of many concurrent creations under one key one wins, and the others learn which.
-pub(super) async fn of_many_makings_under_one_key_one_wins(t: &Stage) {
+pub(super) async fn of_many_makings_under_one_key_one_wins(t: &TestStore) {
     let makings = (0..20).map(|n| {
         let promise = keyed(standalone(t, &format!("p{n}")), "one");
         let request =
@@ -510,7 +510,7 @@ pub(super) async fn of_many_makings_under_one_key_one_wins(t: &Stage) {
 }
 
 /// Invariant 41, must hold: a settlement by key and the start of a wait never miss each other, in any order.
-pub(super) async fn settling_by_key_and_waiting_never_miss_each_other(t: &Stage) {
+pub(super) async fn settling_by_key_and_waiting_never_miss_each_other(t: &TestStore) {
     for n in 0..20 {
         let text = format!("stripe:{n}");
         let run = t.driven().await;

@@ -9,19 +9,19 @@ use crate::fixture::*;
 use crate::must;
 
 /// A run that waits at most an hour for a payment.
-async fn waiting(t: &Stage) -> RunHead {
+async fn waiting(t: &TestStore) -> RunHead {
     let run = t.driven().await;
     let deadline = t.now().plus(HOUR);
     t.write(&run).await.awaits_promise("payment", Some(deadline)).parks_until(Some(deadline)).done().await
 }
 
-async fn state(t: &Stage, run: &RunHead) -> PromiseState {
+async fn state(t: &TestStore, run: &RunHead) -> PromiseState {
     let id = promise_of(run, "payment");
     t.store.find_promise(&WorkspaceId::default(), &id).await.unwrap().expect("it is there").state
 }
 
 /// S4.24: a promise is opened in the same write as the step that waits for it.
-pub(super) async fn a_promise_is_opened_with_its_step(t: &Stage) {
+pub(super) async fn a_promise_is_opened_with_its_step(t: &TestStore) {
     let run = waiting(t).await;
     let promise =
         t.store.find_promise(&WorkspaceId::default(), &promise_of(&run, "payment")).await.unwrap().unwrap();
@@ -33,7 +33,7 @@ pub(super) async fn a_promise_is_opened_with_its_step(t: &Stage) {
 
 /// S4.3, G4.3, invariants 39, 40: the first settlement stands. An identical one is acknowledged, and a different one
 /// gets the stored value.
-pub(super) async fn the_first_settlement_stands(t: &Stage) {
+pub(super) async fn the_first_settlement_stands(t: &TestStore) {
     let run = waiting(t).await;
     t.pass(SECOND);
     must!(t.settle(&run, "payment", r#"{"a":1,"b":2}"#).await, SettleOutcome::Settled { granted: None, .. });
@@ -58,7 +58,7 @@ pub(super) async fn the_first_settlement_stands(t: &Stage) {
 }
 
 /// A rejection is a settlement, stored with all its fields.
-pub(super) async fn a_rejection_is_a_settlement(t: &Stage) {
+pub(super) async fn a_rejection_is_a_settlement(t: &TestStore) {
     let run = waiting(t).await;
     let why = Failure::permanent("card \"ü\" declined").with_code("declined").retry_after(SECOND);
     let rejection = SettlePromise {
@@ -74,7 +74,7 @@ pub(super) async fn a_rejection_is_a_settlement(t: &Stage) {
 }
 
 /// A settled promise stays settled after its deadline.
-pub(super) async fn a_settlement_outlasts_the_deadline(t: &Stage) {
+pub(super) async fn a_settlement_outlasts_the_deadline(t: &TestStore) {
     let run = waiting(t).await;
     must!(t.settle(&run, "payment", "1").await, SettleOutcome::Settled { .. });
     t.pass(2 * HOUR);
@@ -83,7 +83,7 @@ pub(super) async fn a_settlement_outlasts_the_deadline(t: &Stage) {
 }
 
 /// CONTRACT 7, invariant 43: a promise has timed out from its deadline on, even before anyone records the timeout.
-pub(super) async fn a_promise_times_out_by_the_clock_alone(t: &Stage) {
+pub(super) async fn a_promise_times_out_by_the_clock_alone(t: &TestStore) {
     let run = waiting(t).await;
     t.pass(HOUR - std::time::Duration::from_millis(1));
     assert_eq!(state(t, &run).await, PromiseState::Pending);
@@ -95,7 +95,7 @@ pub(super) async fn a_promise_times_out_by_the_clock_alone(t: &Stage) {
 }
 
 /// A timeout is recorded with the step that observes it, and stands.
-pub(super) async fn a_timeout_is_written_with_its_step(t: &Stage) {
+pub(super) async fn a_timeout_is_written_with_its_step(t: &TestStore) {
     waiting(t).await;
     t.pass(HOUR);
     let held = t.claim_one(BOB).await;
@@ -108,7 +108,7 @@ pub(super) async fn a_timeout_is_written_with_its_step(t: &Stage) {
 }
 
 /// Invariant 43: either the timeout or the settlement wins, and the loser learns which.
-pub(super) async fn a_timeout_loses_to_an_earlier_settlement(t: &Stage) {
+pub(super) async fn a_timeout_loses_to_an_earlier_settlement(t: &TestStore) {
     let run = t.driven().await;
     let held = t.write(&run).await.awaits_promise("payment", Some(t.now().plus(HOUR))).done().await;
     let timeout = t.write(&held).await.times_out("payment").advance();
@@ -121,7 +121,7 @@ pub(super) async fn a_timeout_loses_to_an_earlier_settlement(t: &Stage) {
 }
 
 /// A promise that does not exist cannot time out.
-pub(super) async fn an_unknown_promise_does_not_time_out(t: &Stage) {
+pub(super) async fn an_unknown_promise_does_not_time_out(t: &TestStore) {
     let held = t.driven().await;
     let mut advance = t.write(&held).await.does("charge").advance();
     advance.timed_out.push(promise_of(&held, "nothing"));
@@ -130,14 +130,14 @@ pub(super) async fn an_unknown_promise_does_not_time_out(t: &Stage) {
 }
 
 /// A promise may be opened and time out in one write.
-pub(super) async fn a_promise_may_open_and_time_out_in_one_write(t: &Stage) {
+pub(super) async fn a_promise_may_open_and_time_out_in_one_write(t: &TestStore) {
     let held = t.driven().await;
     t.write(&held).await.awaits_promise("payment", Some(t.now())).times_out("payment").done().await;
     assert_eq!(t.log(&held).await.promises[0].state, PromiseState::TimedOut);
 }
 
 /// Invariant 42: after a crash, the same program point gets the same promise.
-pub(super) async fn opening_a_promise_again_leaves_it_as_it_is(t: &Stage) {
+pub(super) async fn opening_a_promise_again_leaves_it_as_it_is(t: &TestStore) {
     let held = t.driven().await;
     let held = t.write(&held).await.awaits_promise("payment", None).done().await;
     must!(t.settle(&held, "payment", "1").await, SettleOutcome::Settled { .. });
@@ -150,7 +150,7 @@ pub(super) async fn opening_a_promise_again_leaves_it_as_it_is(t: &Stage) {
 }
 
 /// A promise of a closed run can be settled, and wakes no run.
-pub(super) async fn a_promise_of_an_ended_run_can_be_settled(t: &Stage) {
+pub(super) async fn a_promise_of_an_ended_run_can_be_settled(t: &TestStore) {
     let held = t.driven().await;
     let held = t.write(&held).await.awaits_promise("payment", None).done().await;
     let closed = t.write(&held).await.gives_up("payment").completes("1").done().await;
@@ -165,7 +165,7 @@ pub(super) async fn a_promise_of_an_ended_run_can_be_settled(t: &Stage) {
 }
 
 /// Promises of one run are settled independently.
-pub(super) async fn each_promise_is_settled_by_itself(t: &Stage) {
+pub(super) async fn each_promise_is_settled_by_itself(t: &TestStore) {
     let held = t.driven().await;
     let held =
         t.write(&held).await.awaits_promise("payment", None).awaits_promise("approval", None).done().await;

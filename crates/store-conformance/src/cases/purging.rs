@@ -6,18 +6,18 @@ use hapax_engine::store::{Purge, PurgeOutcome, SettleOutcome, SignalOutcome};
 use crate::fixture::*;
 use crate::must;
 
-async fn closed(t: &Stage) -> RunHead {
+async fn closed(t: &TestStore) -> RunHead {
     let held = t.driven().await;
     t.write(&held).await.does("charge").completes("1").done().await
 }
 
-async fn purge(t: &Stage, limit: usize, after: Option<RunId>) -> PurgeOutcome {
+async fn purge(t: &TestStore, limit: usize, after: Option<RunId>) -> PurgeOutcome {
     let request = Purge { runs_closed_before: Some(t.now()), after, limit };
     t.store.purge(request).await.unwrap()
 }
 
 /// Invariant 60: a run is purged with its records, history, promises and signals.
-pub(super) async fn an_old_closed_run_goes_with_all_its_rows(t: &Stage) {
+pub(super) async fn an_old_closed_run_goes_with_all_its_rows(t: &TestStore) {
     let held = t.driven().await;
     let held = t.write(&held).await.does("charge").awaits_promise("payment", None).done().await;
     must!(t.signal_as(&held, "go", "s1").await, SignalOutcome::Stored { .. });
@@ -34,7 +34,7 @@ pub(super) async fn an_old_closed_run_goes_with_all_its_rows(t: &Stage) {
 }
 
 /// A run is purged only if it closed before the given instant. An open run is never purged.
-pub(super) async fn only_what_closed_before_goes(t: &Stage) {
+pub(super) async fn only_what_closed_before_goes(t: &TestStore) {
     let old = closed(t).await;
     let open = t.pending().await;
     t.pass(SECOND);
@@ -49,7 +49,7 @@ pub(super) async fn only_what_closed_before_goes(t: &Stage) {
 }
 
 /// Without an instant, no run is purged.
-pub(super) async fn without_an_instant_only_keys_go(t: &Stage) {
+pub(super) async fn without_an_instant_only_keys_go(t: &TestStore) {
     let held = t.order().key("k").keep_key_for(SECOND).granted_to(ANN).start().await;
     t.write(&held).await.completes("1").done().await;
     t.pass(HOUR);
@@ -62,7 +62,7 @@ pub(super) async fn without_an_instant_only_keys_go(t: &Stage) {
 }
 
 /// A child is kept while its parent is open, because the parent may not have read its result.
-pub(super) async fn a_child_stays_while_its_parent_is_open(t: &Stage) {
+pub(super) async fn a_child_stays_while_its_parent_is_open(t: &TestStore) {
     let parent = t.driven().await;
     let order = t.child_of(&parent, "ship").granted_to(BOB);
     let parent = t.write(&parent).await.awaits_child("ship", &order).done().await;
@@ -78,7 +78,7 @@ pub(super) async fn a_child_stays_while_its_parent_is_open(t: &Stage) {
 }
 
 /// A child is purged even if its parent was purged first.
-pub(super) async fn a_child_goes_after_its_parent(t: &Stage) {
+pub(super) async fn a_child_goes_after_its_parent(t: &TestStore) {
     let parent = t.driven().await;
     let order = t.child_of(&parent, "ship").abandoned().granted_to(BOB);
     let parent = t.write(&parent).await.awaits_child("ship", &order).done().await;
@@ -93,7 +93,7 @@ pub(super) async fn a_child_goes_after_its_parent(t: &Stage) {
 }
 
 /// Invariant 61: a purge is bounded, goes in the order of ids, and returns where to continue.
-pub(super) async fn a_purge_is_bounded_and_says_where_to_go_on(t: &Stage) {
+pub(super) async fn a_purge_is_bounded_and_says_where_to_go_on(t: &TestStore) {
     let mut runs = Vec::new();
     for n in 0..5 {
         runs.push(if n == 1 { t.pending().await } else { closed(t).await });
@@ -116,7 +116,7 @@ pub(super) async fn a_purge_is_bounded_and_says_where_to_go_on(t: &Stage) {
 }
 
 /// A pass that ends exactly at its limit reports the end.
-pub(super) async fn a_purge_that_just_fits_has_reached_the_end(t: &Stage) {
+pub(super) async fn a_purge_that_just_fits_has_reached_the_end(t: &TestStore) {
     closed(t).await;
     closed(t).await;
     t.pass(SECOND);
@@ -124,7 +124,7 @@ pub(super) async fn a_purge_that_just_fits_has_reached_the_end(t: &Stage) {
 }
 
 /// S4.28, invariant 8: only expired keys are purged, the earliest expiry first.
-pub(super) async fn expired_keys_go_the_longest_expired_first(t: &Stage) {
+pub(super) async fn expired_keys_go_the_longest_expired_first(t: &TestStore) {
     for (key, hours) in [("c", 1), ("a", 2), ("b", 2), ("d", 9)] {
         let held = t.order().key(key).keep_key_for(hours * HOUR).granted_to(ANN).start().await;
         t.write(&held).await.completes("1").done().await;
@@ -142,7 +142,7 @@ pub(super) async fn expired_keys_go_the_longest_expired_first(t: &Stage) {
 }
 
 /// A purged run cannot be claimed or found by a start. Only a starter that draws the same id by chance could reuse it.
-pub(super) async fn a_purged_run_leaves_no_trace_in_claims(t: &Stage) {
+pub(super) async fn a_purged_run_leaves_no_trace_in_claims(t: &TestStore) {
     let subject = t.order().subject("s").granted_to(ANN).start().await;
     t.write(&subject).await.completes("1").done().await;
     t.pass(SECOND);

@@ -8,25 +8,30 @@ use hapax_engine::store::{OperationCursor, PurgeOperations, PurgeOperationsOutco
 use crate::fixture::*;
 use crate::must;
 
-async fn purge(t: &Stage, limit: usize, after: Option<OperationCursor>) -> PurgeOperationsOutcome {
+async fn purge(t: &TestStore, limit: usize, after: Option<OperationCursor>) -> PurgeOperationsOutcome {
     let request = PurgeOperations { ended_before: t.now(), after, limit };
     t.entities().purge_operations(request).await.unwrap()
 }
 
 /// Number of operations and after-effects that a full pass deletes.
-async fn gone(t: &Stage) -> (usize, usize) {
+async fn gone(t: &TestStore) -> (usize, usize) {
     let PurgeOperationsOutcome { operations, posts, next } = purge(t, 100, None).await;
     assert_eq!(next, None);
     (operations, posts)
 }
 
-async fn is_there(t: &Stage, operation: &BegunOperation<'_>) -> bool {
+async fn is_there(t: &TestStore, operation: &BegunOperation<'_>) -> bool {
     let workspace = &operation.operation.workspace;
     t.entities().find_operation(workspace, operation.id()).await.unwrap().is_some()
 }
 
 /// Invoices with so many finished reminders each, one second apart.
-async fn reminded<'a>(t: &'a Stage, home: &EntityStorage, id: &str, times: u64) -> Vec<BegunOperation<'a>> {
+async fn reminded<'a>(
+    t: &'a TestStore,
+    home: &EntityStorage,
+    id: &str,
+    times: u64,
+) -> Vec<BegunOperation<'a>> {
     t.invoice(home, id, "approved").await;
     let mut reminders = Vec::new();
     for version in 1..=times {
@@ -42,7 +47,7 @@ async fn reminded<'a>(t: &'a Stage, home: &EntityStorage, id: &str, times: u64) 
 
 /// An operation is purged together with its key, which can then be reused. The newest operation of each step stays,
 /// however old it is.
-pub(super) async fn all_but_the_newest_of_a_step_go_with_their_keys(t: &Stage) {
+pub(super) async fn all_but_the_newest_of_a_step_go_with_their_keys(t: &TestStore) {
     for home in t.homes().await {
         let reminders = reminded(t, &home, "i1", 3).await;
         t.pass(HOUR);
@@ -60,7 +65,7 @@ pub(super) async fn all_but_the_newest_of_a_step_go_with_their_keys(t: &Stage) {
 }
 
 /// An operation of another step or entity does not supersede it, so a retry of the step still finds it.
-pub(super) async fn only_a_newer_one_of_the_same_step_and_entity_takes_its_place(t: &Stage) {
+pub(super) async fn only_a_newer_one_of_the_same_step_and_entity_takes_its_place(t: &TestStore) {
     for home in t.homes().await {
         reminded(t, &home, "i1", 1).await;
         reminded(t, &home, "i2", 1).await;
@@ -72,7 +77,7 @@ pub(super) async fn only_a_newer_one_of_the_same_step_and_entity_takes_its_place
 }
 
 /// Only operations that ended before the instant are purged.
-pub(super) async fn operations_that_ended_later_stay(t: &Stage) {
+pub(super) async fn operations_that_ended_later_stay(t: &TestStore) {
     for home in t.homes().await {
         let reminders = reminded(t, &home, "i1", 3).await;
         let ended_at = reminders[1].now().await.state.at();
@@ -84,7 +89,7 @@ pub(super) async fn operations_that_ended_later_stay(t: &Stage) {
 }
 
 /// A pending operation or one in doubt is never purged, however old it is and whatever began after it.
-pub(super) async fn open_operations_stay(t: &Stage) {
+pub(super) async fn open_operations_stay(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let begin = t.close(&home, "i1").step("remind").unclaimed();
@@ -105,7 +110,7 @@ pub(super) async fn open_operations_stay(t: &Stage) {
 }
 
 /// Success and failure are purged alike, but the newest operation still tells whether the step may have happened.
-pub(super) async fn failed_operations_are_purged_like_successful_ones(t: &Stage) {
+pub(super) async fn failed_operations_are_purged_like_successful_ones(t: &TestStore) {
     for home in t.homes().await {
         let first = t.closing(&home, "i1").await;
         must!(first.finish(OperationEnd::Failed(failure())).await, FinishOperationOutcome::Finished { .. });
@@ -123,7 +128,7 @@ pub(super) async fn failed_operations_are_purged_like_successful_ones(t: &Stage)
 }
 
 /// After-effects are purged with their operation. While one is undelivered, the operation and all of them stay.
-pub(super) async fn after_effects_go_with_their_operation_once_they_are_settled(t: &Stage) {
+pub(super) async fn after_effects_go_with_their_operation_once_they_are_settled(t: &TestStore) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let begin = t.close(&home, "i1").step("remind").unclaimed();
@@ -164,7 +169,7 @@ pub(super) async fn after_effects_go_with_their_operation_once_they_are_settled(
 }
 
 /// Notes about a purged operation stay with its entity.
-pub(super) async fn notes_outlive_their_operation(t: &Stage) {
+pub(super) async fn notes_outlive_their_operation(t: &TestStore) {
     let reminders = reminded(t, &EntityStorage::BuiltIn, "i1", 2).await;
     let remark = reminders[0].remark("seen");
     t.entities().append_entity_journal(vec![remark.clone()]).await.unwrap();
@@ -174,7 +179,7 @@ pub(super) async fn notes_outlive_their_operation(t: &Stage) {
 }
 
 /// A pass is bounded, covers all workspaces in the order of their names, and returns where to continue.
-pub(super) async fn a_pass_is_bounded_and_goes_on_where_it_stopped(t: &Stage) {
+pub(super) async fn a_pass_is_bounded_and_goes_on_where_it_stopped(t: &TestStore) {
     let mut all: Vec<(WorkspaceId, OperationId)> = Vec::new();
     for workspace in ["default", "abroad"] {
         let workspace = WorkspaceId::new(workspace).unwrap();

@@ -6,7 +6,7 @@ use hapax_engine::store::{KeyUsageDelta, PutOutcome};
 use crate::fixture::*;
 use crate::must;
 
-async fn begin_at_once(t: &Stage, asks: Vec<Ask<'_>>) -> Vec<BeginOutcome> {
+async fn begin_at_once(t: &TestStore, asks: Vec<Ask<'_>>) -> Vec<BeginOutcome> {
     at_once(asks.into_iter().map(|ask| {
         let (store, request) = (t.store.clone(), ask.request());
         async move { store.request_key_store().unwrap().begin_request(request).await.unwrap() }
@@ -14,7 +14,7 @@ async fn begin_at_once(t: &Stage, asks: Vec<Ask<'_>>) -> Vec<BeginOutcome> {
     .await
 }
 
-async fn put_at_once(t: &Stage, drafts: Vec<Draft<'_>>) -> Vec<PutOutcome> {
+async fn put_at_once(t: &TestStore, drafts: Vec<CatalogItemBuilder<'_>>) -> Vec<PutOutcome> {
     at_once(drafts.into_iter().map(|draft| {
         let (store, request) = (t.store.clone(), draft.request());
         async move { store.catalog().unwrap().put_item(request).await.unwrap() }
@@ -23,7 +23,7 @@ async fn put_at_once(t: &Stage, drafts: Vec<Draft<'_>>) -> Vec<PutOutcome> {
 }
 
 /// S2.13, S2.33: of 50 identical requests one begins and the others wait, even in a new workspace.
-pub(super) async fn of_identical_requests_one_begins(t: &Stage) {
+pub(super) async fn of_identical_requests_one_begins(t: &TestStore) {
     for workspace in ["default", "new", "newer"] {
         let first = t.ask("k").workspace(workspace);
         let begun = begin_at_once(t, (0..50).map(|_| first.again()).collect()).await;
@@ -40,7 +40,7 @@ pub(super) async fn of_identical_requests_one_begins(t: &Stage) {
 }
 
 /// S2.12: of different requests under one key one begins, identical ones wait, and the others are refused.
-pub(super) async fn of_different_requests_one_begins(t: &Stage) {
+pub(super) async fn of_different_requests_one_begins(t: &TestStore) {
     let asks: Vec<_> = (0..32).map(|n| t.ask("k").amount(n % 4)).collect();
     let begun = begin_at_once(t, asks).await;
     let winner = t.ask("k").record().await;
@@ -57,7 +57,7 @@ pub(super) async fn of_different_requests_one_begins(t: &Stage) {
 }
 
 /// Of many takeovers of an abandoned request one succeeds, under the same operation.
-pub(super) async fn of_takeovers_one_wins(t: &Stage) {
+pub(super) async fn of_takeovers_one_wins(t: &TestStore) {
     let first = t.ask("k").begin().await;
     t.pass(HOLD);
     let begun = begin_at_once(t, (0..32).map(|_| first.again()).collect()).await;
@@ -68,7 +68,7 @@ pub(super) async fn of_takeovers_one_wins(t: &Stage) {
 }
 
 /// A key that is free again goes to one of the callers that ask for it.
-pub(super) async fn a_free_key_is_given_to_one(t: &Stage) {
+pub(super) async fn a_free_key_is_given_to_one(t: &TestStore) {
     let first = t.answered("k").await;
     t.pass(KEEP + GRACE);
     let begun = begin_at_once(t, (0..32).map(|_| first.again()).collect()).await;
@@ -78,7 +78,7 @@ pub(super) async fn a_free_key_is_given_to_one(t: &Stage) {
 }
 
 /// Requests under different keys do not block each other.
-pub(super) async fn requests_under_many_keys_are_all_worked_on(t: &Stage) {
+pub(super) async fn requests_under_many_keys_are_all_worked_on(t: &TestStore) {
     let asks: Vec<_> = (0..64).map(|n| t.ask(&format!("k{n}"))).collect();
     let begun = begin_at_once(t, asks.clone()).await;
     assert!(begun.iter().all(|begun| matches!(begun, BeginOutcome::Acquired { .. })), "{begun:?}");
@@ -93,7 +93,7 @@ pub(super) async fn requests_under_many_keys_are_all_worked_on(t: &Stage) {
 }
 
 /// An end sent several times concurrently counts once.
-pub(super) async fn of_ends_of_one_request_one_counts(t: &Stage) {
+pub(super) async fn of_ends_of_one_request_one_counts(t: &TestStore) {
     let ask = t.ask("k").begin().await;
     let ends = at_once((0..32u8).map(|n| {
         let (store, end) = (t.store.clone(), ask.end(kept(answer(&[n]))));
@@ -106,7 +106,7 @@ pub(super) async fn of_ends_of_one_request_one_counts(t: &Stage) {
 }
 
 /// Concurrent counts add up.
-pub(super) async fn counts_that_come_at_once_are_all_added(t: &Stage) {
+pub(super) async fn counts_that_come_at_once_are_all_added(t: &TestStore) {
     let asks = [t.ask("a").begin().await, t.ask("b").begin().await];
     t.order().key("k").start().await;
     at_once((0..32).map(|n| {
@@ -125,7 +125,7 @@ pub(super) async fn counts_that_come_at_once_are_all_added(t: &Stage) {
 }
 
 /// Of concurrent puts that expect no item one creates it, and the others find it. The journal has one entry.
-pub(super) async fn of_puts_of_one_item_one_makes_it(t: &Stage) {
+pub(super) async fn of_puts_of_one_item_one_makes_it(t: &TestStore) {
     for workspace in ["default", "new"] {
         let draft = |n: i32| t.item(workspace, "payout").workspace(workspace).body(&n.to_string());
         let outcomes = put_at_once(t, (0..50).map(|n| draft(n).note(t.noted("made"))).collect()).await;
@@ -138,7 +138,7 @@ pub(super) async fn of_puts_of_one_item_one_makes_it(t: &Stage) {
 }
 
 /// Of several items with one name, one is stored.
-pub(super) async fn of_items_with_one_name_one_is_made(t: &Stage) {
+pub(super) async fn of_items_with_one_name_one_is_made(t: &TestStore) {
     let outcomes = put_at_once(t, (0..32).map(|n| t.item(&format!("d{n}"), "payout")).collect()).await;
     let winner = t.find_named("payout").await.unwrap();
     let made = outcomes.iter().filter(|outcome| **outcome == PutOutcome::Put(winner.clone())).count();
@@ -148,7 +148,7 @@ pub(super) async fn of_items_with_one_name_one_is_made(t: &Stage) {
 }
 
 /// Of concurrent puts over one version one takes effect, and the others learn which.
-pub(super) async fn of_puts_over_one_version_one_takes_effect(t: &Stage) {
+pub(super) async fn of_puts_over_one_version_one_takes_effect(t: &TestStore) {
     t.item("d1", "payout").put().await;
     for version in 1..4 {
         let draft = |n: i32| t.item("d1", "payout").over(version).body(&n.to_string());

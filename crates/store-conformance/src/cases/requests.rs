@@ -14,7 +14,7 @@ use crate::must;
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// S2.13: while the first request is processed, an identical one waits.
-pub(super) async fn the_first_is_worked_on_and_the_second_waits(t: &Stage) {
+pub(super) async fn the_first_is_worked_on_and_the_second_waits(t: &TestStore) {
     let since = t.now();
     let first = t.ask("k").begin().await;
     t.pass(SECOND);
@@ -25,7 +25,7 @@ pub(super) async fn the_first_is_worked_on_and_the_second_waits(t: &Stage) {
 }
 
 /// The record of a request key can be read, in flight and answered.
-pub(super) async fn a_request_is_kept_as_it_came(t: &Stage) {
+pub(super) async fn a_request_is_kept_as_it_came(t: &TestStore) {
     let ask = t.ask("k").amount(7).begin().await;
     let first_seen_at = t.now();
     let sent = ask.request();
@@ -55,7 +55,7 @@ pub(super) async fn a_request_is_kept_as_it_came(t: &Stage) {
 }
 
 /// A repeated begin finds its own hold and extends it.
-pub(super) async fn a_begin_sent_again_prolongs_its_own_hold(t: &Stage) {
+pub(super) async fn a_begin_sent_again_prolongs_its_own_hold(t: &TestStore) {
     let ask = t.ask("k").begin().await;
     let since = t.now();
     t.pass(HOLD - MOMENT);
@@ -71,7 +71,7 @@ pub(super) async fn a_begin_sent_again_prolongs_its_own_hold(t: &Stage) {
 }
 
 /// A caller that takes over an abandoned request continues the same operation, and the first caller's end is refused.
-pub(super) async fn a_takeover_keeps_the_operation(t: &Stage) {
+pub(super) async fn a_takeover_keeps_the_operation(t: &TestStore) {
     let first = t.ask("k").begin().await;
     let since = t.now();
     t.pass(HOLD - MOMENT);
@@ -91,7 +91,7 @@ pub(super) async fn a_takeover_keeps_the_operation(t: &Stage) {
 }
 
 /// The holder can still answer after its hold expired, as long as no other caller has taken over.
-pub(super) async fn a_hold_that_ended_and_that_nobody_took_still_answers(t: &Stage) {
+pub(super) async fn a_hold_that_ended_and_that_nobody_took_still_answers(t: &TestStore) {
     let ask = t.ask("k").begin().await;
     t.pass(10 * HOLD);
     let ask = ask.answered(answer(b"{}")).await;
@@ -99,7 +99,7 @@ pub(super) async fn a_hold_that_ended_and_that_nobody_took_still_answers(t: &Sta
 }
 
 /// S2.12, S2.32: the same key with a different request is refused: in flight, after the hold, and once answered.
-pub(super) async fn another_request_is_a_conflict_in_flight_and_answered(t: &Stage) {
+pub(super) async fn another_request_is_a_conflict_in_flight_and_answered(t: &TestStore) {
     let first = t.ask("k").begin().await;
     let other = first.again().amount(2);
     assert_eq!(other.send().await, BeginOutcome::Conflict(first.record().await));
@@ -114,7 +114,7 @@ pub(super) async fn another_request_is_a_conflict_in_flight_and_answered(t: &Sta
 }
 
 /// S2.31: an answer is replayed byte for byte, whatever its parts.
-pub(super) async fn an_answer_is_given_again_byte_for_byte(t: &Stage) {
+pub(super) async fn an_answer_is_given_again_byte_for_byte(t: &TestStore) {
     let every_byte: Vec<u8> = (0..=255).collect();
     let large: Vec<u8> = (0..MAX_STORED_ANSWER_BYTES).map(|n| (n * 31 % 251) as u8).collect();
     let headers = |headers: &[(&str, &str)]| -> Vec<(String, String)> {
@@ -140,7 +140,7 @@ pub(super) async fn an_answer_is_given_again_byte_for_byte(t: &Stage) {
 
 /// S2.24, S2.29: an answer is replayed until it expires. The key is then refused for the grace period, and free
 /// afterwards.
-pub(super) async fn an_answer_expires_and_then_its_key_is_free(t: &Stage) {
+pub(super) async fn an_answer_expires_and_then_its_key_is_free(t: &TestStore) {
     let ask = t.answered("k").await;
     let expired = BeginOutcome::Expired { at: t.now().plus(KEEP) };
     t.pass(KEEP - MOMENT);
@@ -161,7 +161,7 @@ pub(super) async fn an_answer_expires_and_then_its_key_is_free(t: &Stage) {
 }
 
 /// Without a grace period, a key is free as soon as its answer expires.
-pub(super) async fn without_grace_a_key_is_free_at_once(t: &Stage) {
+pub(super) async fn without_grace_a_key_is_free_at_once(t: &TestStore) {
     let ask = t.ask("k").begin().await;
     let end = RequestEnd::Answered { answer: answer(b"{}"), keep_for: SECOND, grace: Duration::ZERO };
     assert!(ask.finish(end).await);
@@ -170,7 +170,7 @@ pub(super) async fn without_grace_a_key_is_free_at_once(t: &Stage) {
 }
 
 /// The end of time is a valid end of an answer or hold.
-pub(super) async fn spans_beyond_all_time_are_kept(t: &Stage) {
+pub(super) async fn spans_beyond_all_time_are_kept(t: &TestStore) {
     let ever = Duration::from_millis(i64::MAX as u64);
     let end_of_time = Timestamp::from_millis(i64::MAX);
     let ask = t.ask("k").hold_for(ever).begin().await;
@@ -182,7 +182,7 @@ pub(super) async fn spans_beyond_all_time_are_kept(t: &Stage) {
 }
 
 /// A request that ends without an answer to keep frees its key.
-pub(super) async fn a_request_that_began_nothing_leaves_its_key_free(t: &Stage) {
+pub(super) async fn a_request_that_began_nothing_leaves_its_key_free(t: &TestStore) {
     let ask = t.ask("k").begin().await;
     t.count(&ask.place(), uses(1, 1)).await;
     assert!(ask.finish(RequestEnd::Released).await);
@@ -193,7 +193,7 @@ pub(super) async fn a_request_that_began_nothing_leaves_its_key_free(t: &Stage) 
 }
 
 /// A repeated end and an end by another caller change nothing.
-pub(super) async fn only_the_holder_says_how_it_ended_and_only_once(t: &Stage) {
+pub(super) async fn only_the_holder_says_how_it_ended_and_only_once(t: &TestStore) {
     let ask = t.ask("k").begin().await;
     assert!(!ask.again().finish(kept(answer(b"stranger"))).await);
     assert!(!ask.again().finish(RequestEnd::Released).await);
@@ -207,7 +207,7 @@ pub(super) async fn only_the_holder_says_how_it_ended_and_only_once(t: &Stage) {
 }
 
 /// S2.14, invariant 14: the same key of another caller or workspace is a different key.
-pub(super) async fn the_same_key_of_another_caller_is_another_key(t: &Stage) {
+pub(super) async fn the_same_key_of_another_caller_is_another_key(t: &TestStore) {
     let shop = t.answered("k").await;
     let bank = t.ask("k").by("bank").amount(2).begin().await;
     let abroad = t.ask("k").workspace("abroad").amount(3).begin().await;
@@ -219,7 +219,7 @@ pub(super) async fn the_same_key_of_another_caller_is_another_key(t: &Stage) {
 }
 
 /// Keys and callers are compared byte by byte.
-pub(super) async fn request_keys_are_compared_exactly(t: &Stage) {
+pub(super) async fn request_keys_are_compared_exactly(t: &TestStore) {
     for key in ["k", "K", "k ", " k", "k%", "k_", "k:1", "k\\", "k'"] {
         t.ask(key).begin().await;
         t.ask(key).by("Shop").begin().await;
@@ -227,7 +227,7 @@ pub(super) async fn request_keys_are_compared_exactly(t: &Stage) {
 }
 
 /// Request keys and run keys are separate.
-pub(super) async fn a_request_key_is_no_run_key(t: &Stage) {
+pub(super) async fn a_request_key_is_no_run_key(t: &TestStore) {
     let run = t.order().key("k").start().await;
     let ask = t.ask("k").begin().await.answered(answer(b"{}")).await;
     t.count(&ask.place(), uses(1, 0)).await;
@@ -237,7 +237,7 @@ pub(super) async fn a_request_key_is_no_run_key(t: &Stage) {
 }
 
 /// S2.30: a person releases the key of an answered request, and the journal records it.
-pub(super) async fn a_released_key_may_be_used_for_something_else(t: &Stage) {
+pub(super) async fn a_released_key_may_be_used_for_something_else(t: &TestStore) {
     let ask = t.answered("k").await;
     t.count(&ask.place(), uses(2, 1)).await;
     assert_eq!(t.release(ask.place()).await, ReleaseOutcome::Released);
@@ -248,7 +248,7 @@ pub(super) async fn a_released_key_may_be_used_for_something_else(t: &Stage) {
 }
 
 /// An expired answer still blocks its key during the grace period. A person can release the key until then.
-pub(super) async fn an_expired_key_can_be_released(t: &Stage) {
+pub(super) async fn an_expired_key_can_be_released(t: &TestStore) {
     let ask = t.answered("k").await;
     t.pass(KEEP);
     assert_eq!(t.release(ask.place()).await, ReleaseOutcome::Released);
@@ -256,7 +256,7 @@ pub(super) async fn an_expired_key_can_be_released(t: &Stage) {
 }
 
 /// A key cannot be released while its request is in progress. It can be once the holder is gone.
-pub(super) async fn a_request_in_progress_keeps_its_key(t: &Stage) {
+pub(super) async fn a_request_in_progress_keeps_its_key(t: &TestStore) {
     let ask = t.ask("k").begin().await;
     t.pass(HOLD - MOMENT);
     assert_eq!(t.release(ask.place()).await, ReleaseOutcome::InUse { run: None });
@@ -268,7 +268,7 @@ pub(super) async fn a_request_in_progress_keeps_its_key(t: &Stage) {
 }
 
 /// A missing key, or a key that is already free, cannot be released.
-pub(super) async fn a_free_key_is_not_released(t: &Stage) {
+pub(super) async fn a_free_key_is_not_released(t: &TestStore) {
     let ask = t.answered("k").await;
     t.pass(KEEP + GRACE);
     let nobody = t.ask("k").by("nobody").place();
@@ -280,7 +280,7 @@ pub(super) async fn a_free_key_is_not_released(t: &Stage) {
 }
 
 /// The key of an open run cannot be released. The key of a closed run can, and then names the next run.
-pub(super) async fn the_key_of_a_run_is_released_once_it_is_over(t: &Stage) {
+pub(super) async fn the_key_of_a_run_is_released_once_it_is_over(t: &TestStore) {
     let run = t.order().key("k").granted_to(ANN).start().await;
     assert_eq!(t.release(run_key("k")).await, ReleaseOutcome::InUse { run: Some(run.id()) });
     assert_eq!(t.notes().await, []);
@@ -296,7 +296,7 @@ pub(super) async fn the_key_of_a_run_is_released_once_it_is_over(t: &Stage) {
 }
 
 /// The key of a purged run can also be released.
-pub(super) async fn the_key_of_a_purged_run_is_released(t: &Stage) {
+pub(super) async fn the_key_of_a_purged_run_is_released(t: &TestStore) {
     let run = t.order().key("k").granted_to(ANN).start().await;
     t.write(&run).await.completes("1").done().await;
     t.pass(SECOND);
@@ -306,7 +306,7 @@ pub(super) async fn the_key_of_a_purged_run_is_released(t: &Stage) {
 }
 
 /// Uses are counted per key.
-pub(super) async fn uses_add_up(t: &Stage) {
+pub(super) async fn uses_add_up(t: &TestStore) {
     let ask = t.ask("k").begin().await;
     t.order().key("k").start().await;
     assert_eq!(t.uses(&ask.place()).await, uses(0, 0));
@@ -328,7 +328,7 @@ pub(super) async fn uses_add_up(t: &Stage) {
 }
 
 /// Uses of a missing key are not counted, and do not count for its next owner.
-pub(super) async fn keys_that_are_not_there_are_not_counted(t: &Stage) {
+pub(super) async fn keys_that_are_not_there_are_not_counted(t: &TestStore) {
     let ask = t.ask("k");
     for place in [ask.place(), run_key("k")] {
         t.count(&place, uses(1, 1)).await;
@@ -342,7 +342,7 @@ pub(super) async fn keys_that_are_not_there_are_not_counted(t: &Stage) {
 }
 
 /// A takeover continues the count. A key that moves to another operation or run starts a new count.
-pub(super) async fn a_reassigned_key_starts_a_new_count(t: &Stage) {
+pub(super) async fn a_reassigned_key_starts_a_new_count(t: &TestStore) {
     let ask = t.ask("k").begin().await;
     t.count(&ask.place(), uses(1, 2)).await;
     t.pass(HOLD);
@@ -365,7 +365,7 @@ pub(super) async fn a_reassigned_key_starts_a_new_count(t: &Stage) {
 }
 
 /// A retried run gets its key back, with its counts.
-pub(super) async fn a_retried_run_keeps_the_counts_of_its_key(t: &Stage) {
+pub(super) async fn a_retried_run_keeps_the_counts_of_its_key(t: &TestStore) {
     let run = t.order().key("k").release_key_on_failure().granted_to(ANN).start().await;
     t.count(&run_key("k"), uses(3, 4)).await;
     let run = t.write(&run).await.fails_at("charge").fails("no").done().await;
@@ -375,7 +375,7 @@ pub(super) async fn a_retried_run_keeps_the_counts_of_its_key(t: &Stage) {
 }
 
 /// A batch of counts over the limit is refused as a whole.
-pub(super) async fn too_many_counts_are_refused(t: &Stage) {
+pub(super) async fn too_many_counts_are_refused(t: &TestStore) {
     let ask = t.ask("k").begin().await;
     let counts = |many| vec![KeyUsageDelta { place: ask.place(), uses: uses(1, 0) }; many];
     must!(t.book().add_key_usage(counts(MAX_KEY_USAGE_BATCH + 1)).await, Err(StoreError::Refused(_)));
@@ -385,7 +385,7 @@ pub(super) async fn too_many_counts_are_refused(t: &Stage) {
 }
 
 /// S4.28: only free keys are purged, with their answers and counts.
-pub(super) async fn only_free_requests_are_purged(t: &Stage) {
+pub(super) async fn only_free_requests_are_purged(t: &TestStore) {
     let free = t.answered("free").await;
     t.count(&free.place(), uses(1, 1)).await;
     let held = t.ask("held").begin().await;
@@ -407,7 +407,7 @@ pub(super) async fn only_free_requests_are_purged(t: &Stage) {
 }
 
 /// An abandoned request that no caller repeats is purged in the end.
-pub(super) async fn an_abandoned_request_is_purged(t: &Stage) {
+pub(super) async fn an_abandoned_request_is_purged(t: &TestStore) {
     let left = t.ask("left").begin().await;
     t.pass(ABANDONED_REQUEST_FOR);
     let held = t.ask("held").begin().await;
@@ -420,7 +420,7 @@ pub(super) async fn an_abandoned_request_is_purged(t: &Stage) {
 }
 
 /// The keys that have been free the longest are purged first, and never more than requested.
-pub(super) async fn the_longest_free_are_purged_first(t: &Stage) {
+pub(super) async fn the_longest_free_are_purged_first(t: &TestStore) {
     for (key, seconds) in [("b", 2), ("c", 3), ("a", 1), ("e", 5), ("d", 4)] {
         let ask = t.ask(key).begin().await;
         let keep_for = seconds * SECOND;
@@ -438,7 +438,7 @@ pub(super) async fn the_longest_free_are_purged_first(t: &Stage) {
 }
 
 /// The age of the oldest request covers all workspaces. Free keys do not count, purged or not.
-pub(super) async fn the_oldest_request_is_known(t: &Stage) {
+pub(super) async fn the_oldest_request_is_known(t: &TestStore) {
     let oldest = || async { t.book().find_oldest_request().await.unwrap() };
     assert_eq!(oldest().await, None);
     let start = t.now();

@@ -10,7 +10,7 @@ use crate::fixture::*;
 use crate::must;
 
 /// CONTRACT 5: a signal is stored and never dropped, even before a run waits for it.
-pub(super) async fn a_signal_is_kept_before_anybody_waits_for_it(t: &Stage) {
+pub(super) async fn a_signal_is_kept_before_anybody_waits_for_it(t: &TestStore) {
     let run = t.pending().await;
     t.pass(SECOND);
     must!(t.signal_as(&run, "go", "s1").await, SignalOutcome::Stored { seq: 1, granted: None });
@@ -24,7 +24,7 @@ pub(super) async fn a_signal_is_kept_before_anybody_waits_for_it(t: &Stage) {
 }
 
 /// Invariant 44: signals are stored in the order they were committed.
-pub(super) async fn signals_are_kept_in_order(t: &Stage) {
+pub(super) async fn signals_are_kept_in_order(t: &TestStore) {
     let run = t.driven().await;
     let run = t.write(&run).await.awaits_promise("payment", None).done().await;
     for (name, seq) in [("b", 1), ("a", 2)] {
@@ -38,14 +38,14 @@ pub(super) async fn signals_are_kept_in_order(t: &Stage) {
 }
 
 /// Without an id, every send creates a signal.
-pub(super) async fn without_an_id_every_sending_is_a_signal(t: &Stage) {
+pub(super) async fn without_an_id_every_sending_is_a_signal(t: &TestStore) {
     let run = t.pending().await;
     let (_, _) = (t.signal(&run, "go").await, t.signal(&run, "go").await);
     assert_eq!(t.log(&run).await.signals.len(), 2);
 }
 
 /// CONTRACT 5, S2.45: an id that the run has received is a duplicate, consumed or not, even after the run's end.
-pub(super) async fn an_id_that_was_seen_is_a_duplicate_for_ever(t: &Stage) {
+pub(super) async fn an_id_that_was_seen_is_a_duplicate_for_ever(t: &TestStore) {
     let held = t.driven().await;
     must!(t.signal_as(&held, "go", "s1").await, SignalOutcome::Stored { .. });
     must!(t.signal_as(&held, "another-name", "s1").await, SignalOutcome::Duplicate);
@@ -58,7 +58,7 @@ pub(super) async fn an_id_that_was_seen_is_a_duplicate_for_ever(t: &Stage) {
 }
 
 /// Signal ids are scoped to one run.
-pub(super) async fn the_same_id_at_two_runs_is_two_signals(t: &Stage) {
+pub(super) async fn the_same_id_at_two_runs_is_two_signals(t: &TestStore) {
     let (first, second) = (t.pending().await, t.pending().await);
     must!(t.signal_as(&first, "go", "s1").await, SignalOutcome::Stored { .. });
     must!(t.signal_as(&second, "go", "s1").await, SignalOutcome::Stored { .. });
@@ -66,7 +66,7 @@ pub(super) async fn the_same_id_at_two_runs_is_two_signals(t: &Stage) {
 }
 
 /// Invariant 44: a signal to a closed run is refused, not silently lost.
-pub(super) async fn a_signal_to_an_ended_run_is_refused(t: &Stage) {
+pub(super) async fn a_signal_to_an_ended_run_is_refused(t: &TestStore) {
     let held = t.driven().await;
     let closed = t.write(&held).await.completes("1").done().await;
     must!(t.signal_as(&held, "go", "s1").await, SignalOutcome::Ended(RunStatus::Completed));
@@ -76,7 +76,7 @@ pub(super) async fn a_signal_to_an_ended_run_is_refused(t: &Stage) {
 }
 
 /// Invariant 44: a signal is delivered to one step, in the write that records the step.
-pub(super) async fn a_consumed_signal_is_gone_and_the_others_stay(t: &Stage) {
+pub(super) async fn a_consumed_signal_is_gone_and_the_others_stay(t: &TestStore) {
     let held = t.driven().await;
     for name in ["a", "b", "c"] {
         let _ = t.signal(&held, name).await;
@@ -88,7 +88,7 @@ pub(super) async fn a_consumed_signal_is_gone_and_the_others_stay(t: &Stage) {
 }
 
 /// A run holds a limited number of unconsumed signals.
-pub(super) async fn a_run_holds_only_so_many_signals(t: &Stage) {
+pub(super) async fn a_run_holds_only_so_many_signals(t: &TestStore) {
     let held = t.driven().await;
     for _ in 0..MAX_WAITING_SIGNALS / 500 {
         let batch: Vec<_> = (0..500)

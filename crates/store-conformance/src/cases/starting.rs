@@ -9,7 +9,7 @@ use crate::fixture::*;
 use crate::must;
 
 /// S0.14, S0.41: a run started without an offer is PENDING at version 1, and its history records the start.
-pub(super) async fn a_new_run_waits_to_be_claimed(t: &Stage) {
+pub(super) async fn a_new_run_waits_to_be_claimed(t: &TestStore) {
     let run = t.order().input(r#"{"item":7}"#).start().await;
     assert_eq!(run.state, RunState::Pending { due_at: t.now() });
     assert_eq!((run.version, run.fence, run.arrivals), (Version::new(1), Fence::default(), 0));
@@ -22,7 +22,7 @@ pub(super) async fn a_new_run_waits_to_be_claimed(t: &Stage) {
 }
 
 /// S0.24: the start and the first lease are one write.
-pub(super) async fn a_run_offered_to_its_starter_is_born_leased(t: &Stage) {
+pub(super) async fn a_run_offered_to_its_starter_is_born_leased(t: &TestStore) {
     let run = t.order().granted_to(ANN).start().await;
     let lease = run.state.lease().expect("it is leased");
     assert_eq!((lease.owner, lease.until), (ANN, t.now().plus(LEASE)));
@@ -32,21 +32,21 @@ pub(super) async fn a_run_offered_to_its_starter_is_born_leased(t: &Stage) {
 }
 
 /// A process is not granted a run that it has no code for.
-pub(super) async fn an_offer_for_other_workflows_is_not_taken(t: &Stage) {
+pub(super) async fn an_offer_for_other_workflows_is_not_taken(t: &TestStore) {
     let offer = grant_for(ANN, [workflow("order", 2), workflow("refund", 1)]);
     let run = t.order().offered(offer).start().await;
     assert_eq!(run.status(), RunStatus::Pending);
 }
 
 /// Invariant 47: a timer never fires early.
-pub(super) async fn a_delayed_run_is_not_granted_early(t: &Stage) {
+pub(super) async fn a_delayed_run_is_not_granted_early(t: &TestStore) {
     let run = t.order().due_in(HOUR).granted_to(ANN).start().await;
     assert_eq!(run.state, RunState::Pending { due_at: t.now().plus(HOUR) });
     assert!(t.claim(ANN).await.is_empty());
 }
 
 /// S0.42: every fact about a run reads back unchanged.
-pub(super) async fn the_facts_of_a_run_are_kept_as_given(t: &Stage) {
+pub(super) async fn the_facts_of_a_run_are_kept_as_given(t: &TestStore) {
     let parent = t.pending().await;
     let (run, root, step) = (parent.id(), t.pending().await.id(), StepId::from_stored("ship#2"));
     let parent = Parent { run, step, on_close: Default::default(), root, depth: 7 };
@@ -70,7 +70,7 @@ pub(super) async fn the_facts_of_a_run_are_kept_as_given(t: &Stage) {
 }
 
 /// RELIABILITY "JSON": the input is stored byte for byte.
-pub(super) async fn inputs_are_kept_byte_for_byte(t: &Stage) {
+pub(super) async fn inputs_are_kept_byte_for_byte(t: &TestStore) {
     let long = format!("\"{}\"", "ü".repeat(500_000));
     for input in
         [r#"{"b":1.0,"a":[1e400,-0,9007199254740993],"":"'\"\\\n%_"}"#, r#"{ "a" : "🦀\u001f" }"#, &long]
@@ -82,7 +82,7 @@ pub(super) async fn inputs_are_kept_byte_for_byte(t: &Stage) {
 }
 
 /// S0.9, invariant 55, CONTRACT 10: a run in another workspace is not found.
-pub(super) async fn a_run_is_seen_only_in_its_workspace(t: &Stage) {
+pub(super) async fn a_run_is_seen_only_in_its_workspace(t: &TestStore) {
     let run = t.driven().await;
     let run = t.write(&run).await.awaits_promise("payment", None).parks().done().await;
     let abroad = WorkspaceId::new("abroad").unwrap();
@@ -103,7 +103,7 @@ pub(super) async fn a_run_is_seen_only_in_its_workspace(t: &Stage) {
 }
 
 /// The engine generates ids, so an id in use by another workspace is a fault and never an answer.
-pub(super) async fn an_id_of_another_workspace_is_refused(t: &Stage) {
+pub(super) async fn an_id_of_another_workspace_is_refused(t: &TestStore) {
     let run = t.pending().await;
     let stranger = t.order().id(run.id()).workspace("abroad").key("k").new_run();
     must!(t.store.start_run(stranger).await, Err(StoreError::Refused(_)));
@@ -112,7 +112,7 @@ pub(super) async fn an_id_of_another_workspace_is_refused(t: &Stage) {
 }
 
 /// A run that does not exist is reported as missing.
-pub(super) async fn a_missing_run_is_not_found(t: &Stage) {
+pub(super) async fn a_missing_run_is_not_found(t: &TestStore) {
     let run = t.pending().await;
     let mut ghost = run.clone();
     std::sync::Arc::make_mut(&mut ghost.facts).id = t.fresh_id();

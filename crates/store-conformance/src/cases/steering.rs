@@ -9,20 +9,20 @@ use hapax_engine::store::{CommitOutcome, RunCommandOutcome};
 use crate::fixture::*;
 use crate::must;
 
-async fn refused(t: &Stage, run: &RunHead, command: RunCommand) -> Refusal {
+async fn refused(t: &TestStore, run: &RunHead, command: RunCommand) -> Refusal {
     let before = (t.head(run).await, t.events(run).await);
     let refusal = must!(t.steer(run, command).await, RunCommandOutcome::Refused(refusal, head) if head == before.0 => refusal);
     assert_eq!((t.head(run).await, t.events(run).await), before, "a refused command changes nothing");
     refusal
 }
 
-async fn failed_run(t: &Stage) -> RunHead {
+async fn failed_run(t: &TestStore) -> RunHead {
     let run = t.order().key("k").subject("s").release_key_on_failure().granted_to(ANN).start().await;
     t.write(&run).await.does("charge").does("pack").fails_at("ship").fails("no").done().await
 }
 
 /// A run that no worker drives pauses at once, and continues after a resume.
-pub(super) async fn a_resting_run_is_paused_at_once(t: &Stage) {
+pub(super) async fn a_resting_run_is_paused_at_once(t: &TestStore) {
     let pending = t.pending().await;
     let waiting = t.driven().await;
     t.write(&waiting).await.awaits_signal("go").parks().done().await;
@@ -50,7 +50,7 @@ pub(super) async fn a_resting_run_is_paused_at_once(t: &Stage) {
 }
 
 /// A driven run gets a pause request and keeps its lease. The request survives a takeover.
-pub(super) async fn a_driven_run_is_asked_to_pause(t: &Stage) {
+pub(super) async fn a_driven_run_is_asked_to_pause(t: &TestStore) {
     let held = t.driven().await;
     let asked = t.steered(&held, RunCommand::Pause).await;
     assert_eq!((asked.asked, asked.state, asked.fence), (PendingRequest::Pause, held.state, held.fence));
@@ -64,7 +64,7 @@ pub(super) async fn a_driven_run_is_asked_to_pause(t: &Stage) {
 }
 
 /// A resume withdraws a pending pause: the holder keeps its lease and continues.
-pub(super) async fn a_resume_withdraws_a_pending_pause(t: &Stage) {
+pub(super) async fn a_resume_withdraws_a_pending_pause(t: &TestStore) {
     let held = t.driven().await;
     let asked = t.steered(&held, RunCommand::Pause).await;
     t.pass(SECOND);
@@ -88,7 +88,7 @@ pub(super) async fn a_resume_withdraws_a_pending_pause(t: &Stage) {
 }
 
 /// Invariant 45: a run that never ran is cancelled at once, with a result.
-pub(super) async fn a_run_that_never_ran_is_cancelled_at_once(t: &Stage) {
+pub(super) async fn a_run_that_never_ran_is_cancelled_at_once(t: &TestStore) {
     let pending = t.pending().await;
     let paused = t.pending().await;
     t.steered(&paused, RunCommand::Pause).await;
@@ -109,7 +109,7 @@ pub(super) async fn a_run_that_never_ran_is_cancelled_at_once(t: &Stage) {
 }
 
 /// Invariant 45: a run that has done work becomes due, so that it can undo the work.
-pub(super) async fn a_run_that_has_run_is_woken_to_cancel(t: &Stage) {
+pub(super) async fn a_run_that_has_run_is_woken_to_cancel(t: &TestStore) {
     let waiting = t.driven().await;
     t.write(&waiting).await.does("charge").awaits_signal("go").parks().done().await;
     let paused = t.driven().await;
@@ -131,7 +131,7 @@ pub(super) async fn a_run_that_has_run_is_woken_to_cancel(t: &Stage) {
 }
 
 /// A driven run learns of its cancellation at its next write, even after a pause request.
-pub(super) async fn a_driven_run_is_asked_to_cancel(t: &Stage) {
+pub(super) async fn a_driven_run_is_asked_to_cancel(t: &TestStore) {
     let held = t.driven().await;
     t.steered(&held, RunCommand::Pause).await;
     let asked = t.steered(&held, cancel()).await;
@@ -142,7 +142,7 @@ pub(super) async fn a_driven_run_is_asked_to_cancel(t: &Stage) {
 }
 
 /// Invariants 25, 45: a command on a closed run changes nothing, and the answer says so.
-pub(super) async fn an_ended_run_is_not_changed(t: &Stage) {
+pub(super) async fn an_ended_run_is_not_changed(t: &TestStore) {
     for ends in 0..3 {
         let held = t.driven().await;
         let write = t.write(&held).await;
@@ -164,7 +164,7 @@ pub(super) async fn an_ended_run_is_not_changed(t: &Stage) {
 }
 
 /// CONTRACT 5 (`If-Match`): a wrong version is refused before any other check.
-pub(super) async fn a_command_on_an_older_version_is_refused(t: &Stage) {
+pub(super) async fn a_command_on_an_older_version_is_refused(t: &TestStore) {
     let run = t.pending().await;
     let now = t.claim_one(ANN).await;
     must!(t.steer_at(&run, cancel(), Some(run.version)).await,
@@ -177,7 +177,7 @@ pub(super) async fn a_command_on_an_older_version_is_refused(t: &Stage) {
 }
 
 /// CONTRACT 5: a retry moves a FAILED run to RUNNING, and repeats only the failed steps.
-pub(super) async fn a_retry_reopens_a_failed_run(t: &Stage) {
+pub(super) async fn a_retry_reopens_a_failed_run(t: &TestStore) {
     let failed = failed_run(t).await;
     t.pass(SECOND);
     let open = t.steered(&failed, retry()).await;
@@ -195,7 +195,7 @@ pub(super) async fn a_retry_reopens_a_failed_run(t: &Stage) {
 }
 
 /// A retry from a step repeats that step and all steps that started after it.
-pub(super) async fn a_retry_from_a_step_runs_again_what_came_after(t: &Stage) {
+pub(super) async fn a_retry_from_a_step_runs_again_what_came_after(t: &TestStore) {
     let failed = failed_run(t).await;
     let from = |step: &str| RunCommand::retry(Some(StepId::from_stored(step)));
     assert_eq!(
@@ -210,7 +210,7 @@ pub(super) async fn a_retry_from_a_step_runs_again_what_came_after(t: &Stage) {
 }
 
 /// A run whose steps were undone cannot be retried.
-pub(super) async fn a_run_whose_steps_were_undone_is_not_retried(t: &Stage) {
+pub(super) async fn a_run_whose_steps_were_undone_is_not_retried(t: &TestStore) {
     let run = t.driven().await;
     let failed =
         t.write(&run).await.does("charge").fails_at("ship").undoes("charge").fails("no").done().await;
@@ -218,7 +218,7 @@ pub(super) async fn a_run_whose_steps_were_undone_is_not_retried(t: &Stage) {
 }
 
 /// Invariant 7: a retry is refused while another run holds its key.
-pub(super) async fn a_retry_does_not_take_a_key_that_another_run_has(t: &Stage) {
+pub(super) async fn a_retry_does_not_take_a_key_that_another_run_has(t: &TestStore) {
     let failed = failed_run(t).await;
     let second = t.order().key("k").subject("s").release_key_on_failure().granted_to(BOB).start().await;
     assert_eq!(refused(t, &failed, retry()).await, Refusal::KeyTaken(second.id()), "the key is judged first");
@@ -230,7 +230,7 @@ pub(super) async fn a_retry_does_not_take_a_key_that_another_run_has(t: &Stage) 
 }
 
 /// A retry is refused while another run is open on its subject, and leaves the key unchanged.
-pub(super) async fn a_retry_does_not_take_a_subject_that_another_run_has(t: &Stage) {
+pub(super) async fn a_retry_does_not_take_a_subject_that_another_run_has(t: &TestStore) {
     let failed = failed_run(t).await;
     let second = t.order().subject("s").start().await;
     let key = t.key("k").await;
@@ -242,7 +242,7 @@ pub(super) async fn a_retry_does_not_take_a_subject_that_another_run_has(t: &Sta
 }
 
 /// Invariant 8: a retried run gets its key back, even if the key was purged in between.
-pub(super) async fn a_retry_takes_back_a_purged_key(t: &Stage) {
+pub(super) async fn a_retry_takes_back_a_purged_key(t: &TestStore) {
     let failed = failed_run(t).await;
     let fingerprint = failed.facts.fingerprint.unwrap();
     let request = hapax_engine::store::Purge { runs_closed_before: None, after: None, limit: 10 };
@@ -256,7 +256,7 @@ pub(super) async fn a_retry_takes_back_a_purged_key(t: &Stage) {
 }
 
 /// A retry keeps the time when the run's key was first used.
-pub(super) async fn a_retry_does_not_make_a_key_younger(t: &Stage) {
+pub(super) async fn a_retry_does_not_make_a_key_younger(t: &TestStore) {
     let run = t.order().key("k").keep_key_for(HOUR).granted_to(ANN).start().await;
     let seen_at = t.now();
     t.pass(SECOND);
@@ -268,7 +268,7 @@ pub(super) async fn a_retry_does_not_make_a_key_younger(t: &Stage) {
 }
 
 /// A quarantined run can be cancelled.
-pub(super) async fn a_quarantined_run_can_be_cancelled(t: &Stage) {
+pub(super) async fn a_quarantined_run_can_be_cancelled(t: &TestStore) {
     t.driven().await;
     for _ in 0..hapax_engine::limits::MAX_STALLS {
         t.pass(LEASE);

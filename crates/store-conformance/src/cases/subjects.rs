@@ -7,7 +7,7 @@ use crate::must;
 
 /// S2.3, S2.44, CONTRACT 3: a new run on the same subject is refused while the first is open, and the answer names the
 /// first.
-pub(super) async fn a_subject_has_one_open_run(t: &Stage) {
+pub(super) async fn a_subject_has_one_open_run(t: &TestStore) {
     let first = t.order().key("1").subject("refund:R123").start().await;
     let second = t.order().key("2").subject("refund:R123");
     must!(second.send().await, StartOutcome::SubjectBusy { run } if run == first.id());
@@ -16,7 +16,7 @@ pub(super) async fn a_subject_has_one_open_run(t: &Stage) {
 }
 
 /// Waiting and paused runs also hold their subject.
-pub(super) async fn a_run_that_rests_holds_its_subject(t: &Stage) {
+pub(super) async fn a_run_that_rests_holds_its_subject(t: &TestStore) {
     let run = t.order().subject("s").granted_to(ANN).start().await;
     let run = t.write(&run).await.awaits_signal("go").parks().done().await;
     must!(t.order().subject("s").send().await, StartOutcome::SubjectBusy { .. });
@@ -25,7 +25,7 @@ pub(super) async fn a_run_that_rests_holds_its_subject(t: &Stage) {
 }
 
 /// A run frees its subject however it ends.
-pub(super) async fn the_end_of_a_run_frees_its_subject(t: &Stage) {
+pub(super) async fn the_end_of_a_run_frees_its_subject(t: &TestStore) {
     for way in 0..4 {
         let run = t.order().subject("s").granted_to(ANN).start().await;
         let write = t.write(&run).await;
@@ -44,7 +44,7 @@ pub(super) async fn the_end_of_a_run_frees_its_subject(t: &Stage) {
 }
 
 /// A subject is scoped to a workspace and a workflow name, in any version.
-pub(super) async fn subjects_are_told_apart_by_workspace_and_workflow(t: &Stage) {
+pub(super) async fn subjects_are_told_apart_by_workspace_and_workflow(t: &TestStore) {
     t.order().subject("s").start().await;
     t.order().subject("S").start().await;
     t.order().subject("s").workspace("abroad").start().await;
@@ -54,7 +54,7 @@ pub(super) async fn subjects_are_told_apart_by_workspace_and_workflow(t: &Stage)
 }
 
 /// The key is checked before the subject, so a second click finds its own run.
-pub(super) async fn a_key_decides_before_a_subject(t: &Stage) {
+pub(super) async fn a_key_decides_before_a_subject(t: &TestStore) {
     let first = t.order().key("k").subject("s").start().await;
     must!(t.order().key("k").subject("s").send().await, StartOutcome::Existing(run) if run == first);
     must!(t.order().key("k").input("2").subject("s").send().await, StartOutcome::KeyConflict { .. });

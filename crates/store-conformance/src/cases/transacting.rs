@@ -11,7 +11,7 @@ use crate::fixture::*;
 use crate::must;
 
 /// Work that writes `text`, if the store supports transactions.
-fn writing(t: &Stage, text: &str, fails: bool) -> Option<Box<dyn Any + Send + Sync>> {
+fn writing(t: &TestStore, text: &str, fails: bool) -> Option<Box<dyn Any + Send + Sync>> {
     t.tables.as_ref()?.writing(text, r#"{ "payment" : 1.0 }"#, fails)
 }
 
@@ -29,18 +29,18 @@ fn ending(held: &BegunOperation<'_>, work: Box<dyn Any + Send + Sync>) -> Transa
     TransactOperation { work, finish: Box::new(finish) }
 }
 
-async fn transact(t: &Stage, request: TransactOperation) -> TransactOperationOutcome {
+async fn transact(t: &TestStore, request: TransactOperation) -> TransactOperationOutcome {
     t.entities().transact_operation(request).await.unwrap()
 }
 
-async fn written(t: &Stage) -> Vec<String> {
+async fn written(t: &TestStore) -> Vec<String> {
     let mut written = t.tables.as_ref().expect("there are tables").written().await;
     written.sort();
     written
 }
 
 /// Checks that nothing of the work, the end, its after-effect or its note is stored.
-async fn assert_nothing(t: &Stage, home: &EntityStorage, held: &BegunOperation<'_>, texts: &[&str]) {
+async fn assert_nothing(t: &TestStore, home: &EntityStorage, held: &BegunOperation<'_>, texts: &[&str]) {
     let id = held.operation.entity.id.as_str();
     assert_eq!(written(t).await, texts);
     assert!(t.posts().await.iter().all(|post| post.id != held.post("mail").id));
@@ -48,7 +48,7 @@ async fn assert_nothing(t: &Stage, home: &EntityStorage, held: &BegunOperation<'
 }
 
 /// S1.9, S1.10: the action's writes and the status change are one commit.
-pub(super) async fn work_and_the_end_are_one_commit(t: &Stage) {
+pub(super) async fn work_and_the_end_are_one_commit(t: &TestStore) {
     let mut texts = Vec::new();
     for home in t.homes().await {
         for id in ["i1", "i2"] {
@@ -77,7 +77,7 @@ pub(super) async fn work_and_the_end_are_one_commit(t: &Stage) {
 }
 
 /// Failed work writes nothing, and the operation is unchanged.
-pub(super) async fn work_that_fails_leaves_nothing(t: &Stage) {
+pub(super) async fn work_that_fails_leaves_nothing(t: &TestStore) {
     for home in t.homes().await {
         let Some(work) = writing(t, "no", true) else { return };
         let held = t.closing(&home, "i1").await;
@@ -90,7 +90,7 @@ pub(super) async fn work_that_fails_leaves_nothing(t: &Stage) {
 }
 
 /// If the store refuses the work's output, nothing is written.
-pub(super) async fn work_whose_end_is_refused_leaves_nothing(t: &Stage) {
+pub(super) async fn work_whose_end_is_refused_leaves_nothing(t: &TestStore) {
     for home in t.homes().await {
         let Some(work) = writing(t, "no", false) else { return };
         let held = t.closing(&home, "i1").await;
@@ -104,7 +104,7 @@ pub(super) async fn work_whose_end_is_refused_leaves_nothing(t: &Stage) {
 }
 
 /// If the store refuses the end, the work is rolled back too.
-pub(super) async fn an_end_that_cannot_be_written_leaves_nothing(t: &Stage) {
+pub(super) async fn an_end_that_cannot_be_written_leaves_nothing(t: &TestStore) {
     // Also creates the table that the work writes to.
     t.homes().await;
     let Some(work) = writing(t, "no", false) else { return };
@@ -119,7 +119,7 @@ pub(super) async fn an_end_that_cannot_be_written_leaves_nothing(t: &Stage) {
 }
 
 /// G1.2: the writes of a holder whose claim was reverted are rolled back.
-pub(super) async fn the_work_of_a_zombie_leaves_nothing(t: &Stage) {
+pub(super) async fn the_work_of_a_zombie_leaves_nothing(t: &TestStore) {
     for home in t.homes().await {
         let Some(work) = writing(t, "no", false) else { return };
         let zombie = t.closing(&home, "i1").await;
@@ -132,7 +132,7 @@ pub(super) async fn the_work_of_a_zombie_leaves_nothing(t: &Stage) {
 }
 
 /// S1.6: without a claim, the loser's writes are rolled back too.
-pub(super) async fn the_losers_work_leaves_nothing(t: &Stage) {
+pub(super) async fn the_losers_work_leaves_nothing(t: &TestStore) {
     let mut texts = Vec::new();
     for home in t.homes().await {
         let text = format!("first {}", kind_in(&home));
@@ -153,7 +153,7 @@ pub(super) async fn the_losers_work_leaves_nothing(t: &Stage) {
 }
 
 /// Work repeated after a lost acknowledgement is stored once.
-pub(super) async fn work_sent_again_stands_once(t: &Stage) {
+pub(super) async fn work_sent_again_stands_once(t: &TestStore) {
     let mut expected = 0;
     for home in t.homes().await {
         let (Some(work), Some(again)) = (writing(t, "once", false), writing(t, "once", false)) else {
@@ -171,7 +171,7 @@ pub(super) async fn work_sent_again_stands_once(t: &Stage) {
 }
 
 /// S1.10: of concurrent payments one is credited.
-pub(super) async fn of_payments_at_once_one_is_credited(t: &Stage) {
+pub(super) async fn of_payments_at_once_one_is_credited(t: &TestStore) {
     let mut expected = 0;
     for home in t.homes().await {
         if writing(t, "", false).is_none() {
@@ -204,7 +204,7 @@ pub(super) async fn of_payments_at_once_one_is_credited(t: &Stage) {
 }
 
 /// A store without such transactions reports that.
-pub(super) async fn a_store_without_transactions_says_so(t: &Stage) {
+pub(super) async fn a_store_without_transactions_says_so(t: &TestStore) {
     if writing(t, "", false).is_some() {
         return;
     }

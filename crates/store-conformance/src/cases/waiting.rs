@@ -7,7 +7,7 @@ use crate::fixture::*;
 use crate::must;
 
 /// A driven run that waits for a promise, a signal and a child.
-async fn awaiting(t: &Stage) -> (RunHead, RunHead) {
+async fn awaiting(t: &TestStore) -> (RunHead, RunHead) {
     let run = t.driven().await;
     let order = t.child_of(&run, "ship").granted_to(BOB);
     let write =
@@ -17,7 +17,7 @@ async fn awaiting(t: &Stage) -> (RunHead, RunHead) {
 }
 
 /// Delivers one of the three kinds of arrival to a run.
-async fn arrives(t: &Stage, way: usize, run: &RunHead, child: &RunHead) {
+async fn arrives(t: &TestStore, way: usize, run: &RunHead, child: &RunHead) {
     match way {
         0 => must!(t.settle(run, "payment", "1").await, SettleOutcome::Settled { granted: None, .. }),
         1 => must!(t.signal(run, "go").await, SignalOutcome::Stored { granted: None, .. }),
@@ -26,7 +26,7 @@ async fn arrives(t: &Stage, way: usize, run: &RunHead, child: &RunHead) {
 }
 
 /// Invariant 41: an arrival before the park makes the run due at once, and the answer to the park says so.
-pub(super) async fn an_arrival_before_the_park_is_not_lost(t: &Stage) {
+pub(super) async fn an_arrival_before_the_park_is_not_lost(t: &TestStore) {
     for way in 0..3 {
         let (run, child) = awaiting(t).await;
         arrives(t, way, &run, &child).await;
@@ -39,7 +39,7 @@ pub(super) async fn an_arrival_before_the_park_is_not_lost(t: &Stage) {
 }
 
 /// Invariant 41: an arrival after the park makes the run due at once.
-pub(super) async fn an_arrival_after_the_park_wakes(t: &Stage) {
+pub(super) async fn an_arrival_after_the_park_wakes(t: &TestStore) {
     for way in 0..3 {
         let (run, child) = awaiting(t).await;
         let parked = t.write(&run).await.parks().done().await;
@@ -54,7 +54,7 @@ pub(super) async fn an_arrival_after_the_park_wakes(t: &Stage) {
 }
 
 /// The end of a child returns the parent that it wakes.
-pub(super) async fn the_end_of_a_child_names_the_parent_it_wakes(t: &Stage) {
+pub(super) async fn the_end_of_a_child_names_the_parent_it_wakes(t: &TestStore) {
     let (run, child) = awaiting(t).await;
     t.write(&run).await.parks().done().await;
     assert_eq!(t.write(&child).await.completes("1").woke().await, [run.id()]);
@@ -64,7 +64,7 @@ pub(super) async fn the_end_of_a_child_names_the_parent_it_wakes(t: &Stage) {
 }
 
 /// A park that has seen every arrival sleeps. A park that missed the last one does not.
-pub(super) async fn a_park_sleeps_only_if_it_has_seen_everything(t: &Stage) {
+pub(super) async fn a_park_sleeps_only_if_it_has_seen_everything(t: &TestStore) {
     let (run, _) = awaiting(t).await;
     must!(t.signal(&run, "other").await, SignalOutcome::Stored { .. });
     let seen = t.head(&run).await;
@@ -81,7 +81,7 @@ pub(super) async fn a_park_sleeps_only_if_it_has_seen_everything(t: &Stage) {
 }
 
 /// An arrival wakes the run before a later timer, and keeps an earlier one.
-pub(super) async fn an_arrival_and_a_timer_wake_at_the_earlier(t: &Stage) {
+pub(super) async fn an_arrival_and_a_timer_wake_at_the_earlier(t: &TestStore) {
     let (run, _) = awaiting(t).await;
     t.write(&run).await.parks_until(Some(t.now().plus(HOUR))).done().await;
     t.pass(SECOND);
@@ -96,7 +96,7 @@ pub(super) async fn an_arrival_and_a_timer_wake_at_the_earlier(t: &Stage) {
 }
 
 /// A wake-up and its lease are one write: the caller that delivers the arrival may drive the run.
-pub(super) async fn the_caller_that_delivers_an_arrival_may_drive_the_run(t: &Stage) {
+pub(super) async fn the_caller_that_delivers_an_arrival_may_drive_the_run(t: &TestStore) {
     for settles in [true, false] {
         let (run, _) = awaiting(t).await;
         let parked = t.write(&run).await.parks().done().await;
@@ -121,7 +121,7 @@ pub(super) async fn the_caller_that_delivers_an_arrival_may_drive_the_run(t: &St
 }
 
 /// An offer is not used for a run that is driven, paused, not begun, or of another workflow.
-pub(super) async fn an_offer_is_taken_only_for_a_waiting_run_that_is_served(t: &Stage) {
+pub(super) async fn an_offer_is_taken_only_for_a_waiting_run_that_is_served(t: &TestStore) {
     let driven = t.driven().await;
     let pending = t.pending().await;
     let paused = t.pending().await;
@@ -142,7 +142,7 @@ pub(super) async fn an_offer_is_taken_only_for_a_waiting_run_that_is_served(t: &
 }
 
 /// Arrivals during a pause are there when the run resumes.
-pub(super) async fn arrivals_during_a_pause_are_kept(t: &Stage) {
+pub(super) async fn arrivals_during_a_pause_are_kept(t: &TestStore) {
     let (run, _) = awaiting(t).await;
     let parked = t.write(&run).await.parks().done().await;
     t.steered(&parked, RunCommand::Pause).await;

@@ -8,12 +8,12 @@ use hapax_engine::runtime::{Delivery, TransitionOutcome};
 use hapax_engine::{Ctx, Failure};
 use serde_json::{Value, json};
 
-use super::scene::*;
+use super::entity_scene::*;
 use crate::must;
 
 /// S1.3, S1.24 to S1.28, S1.56, S1.60: 500 concurrent calls run one action, and the others learn which operation was
 /// first.
-pub(super) async fn of_many_callers_one_enters_the_action(s: Scene) {
+pub(super) async fn of_many_callers_one_enters_the_action(s: EntityScene) {
     s.invoice("inv-1", "approved").await;
     let calls: Vec<_> = (0..500)
         .map(|_| {
@@ -49,7 +49,7 @@ pub(super) async fn of_many_callers_one_enters_the_action(s: Scene) {
 
 /// S1.1, S1.6 to S1.8, S1.13, S1.57: without a claim both run the action, and the version check lets one of them be
 /// recorded.
-pub(super) async fn without_a_claim_both_act_and_one_is_recorded(s: Scene) {
+pub(super) async fn without_a_claim_both_act_and_one_is_recorded(s: EntityScene) {
     s.invoice("inv-1", "closed").await;
     let calls: Vec<_> = (0..2)
         .map(|_| {
@@ -73,7 +73,7 @@ pub(super) async fn without_a_claim_both_act_and_one_is_recorded(s: Scene) {
     assert_eq!(s.status("inv-1").await, "overdue");
 }
 
-async fn given_back(s: Scene, how: &str) -> TransitionOutcome {
+async fn given_back(s: EntityScene, how: &str) -> TransitionOutcome {
     s.open();
     s.invoice("inv-1", "approved").await;
     let call =
@@ -87,13 +87,13 @@ async fn given_back(s: Scene, how: &str) -> TransitionOutcome {
 }
 
 /// S1.22, S1.29, S1.31.
-pub(super) async fn a_failed_action_is_reverted_at_once(s: Scene) {
+pub(super) async fn a_failed_action_is_reverted_at_once(s: EntityScene) {
     let failure = must!(given_back(s, "fail").await, TransitionOutcome::Failed { failure, .. } => failure);
     assert_eq!(failure.code(), Some("declined"));
 }
 
 /// S1.22, S1.29, S1.32.
-pub(super) async fn a_rejected_action_is_reverted_at_once(s: Scene) {
+pub(super) async fn a_rejected_action_is_reverted_at_once(s: EntityScene) {
     let (operation, failure) = must!(
         given_back(s, "reject").await,
         TransitionOutcome::Rejected { operation, failure, .. } => (operation, failure)
@@ -103,14 +103,14 @@ pub(super) async fn a_rejected_action_is_reverted_at_once(s: Scene) {
 }
 
 /// S1.23, S1.30, S1.33.
-pub(super) async fn a_panicking_action_is_reverted_at_once(s: Scene) {
+pub(super) async fn a_panicking_action_is_reverted_at_once(s: EntityScene) {
     let failure = must!(given_back(s, "panic").await, TransitionOutcome::Failed { failure, .. } => failure);
     assert_eq!(failure.code(), Some("panicked"));
     assert!(failure.message().contains("out of paper"), "{failure}");
 }
 
 /// S1.22: a call that validation rejects never claims the entity, and leaves no operation.
-pub(super) async fn a_validation_rejects_before_anything_is_claimed(s: Scene) {
+pub(super) async fn a_validation_rejects_before_anything_is_claimed(s: EntityScene) {
     s.open();
     s.invoice("inv-1", "approved").await;
     let call =
@@ -123,7 +123,7 @@ pub(super) async fn a_validation_rejects_before_anything_is_claimed(s: Scene) {
 }
 
 /// S1.17, S1.18: `admin` takes a claim. `system`, which is serialised elsewhere, does not.
-pub(super) async fn the_requester_decides_whether_a_step_is_claimed(s: Scene) {
+pub(super) async fn the_requester_decides_whether_a_step_is_claimed(s: EntityScene) {
     s.invoice("inv-1", "approved").await;
     let engine = s.engine.clone();
     let system = tokio::spawn(async move {
@@ -137,7 +137,7 @@ pub(super) async fn the_requester_decides_whether_a_step_is_claimed(s: Scene) {
 }
 
 /// S1.11, S1.12, S2.26: one of two concurrent calls commits, so one batch of mail is sent. A failure notifies others.
-pub(super) async fn after_effects_follow_the_commit_and_no_other_way(s: Scene) {
+pub(super) async fn after_effects_follow_the_commit_and_no_other_way(s: EntityScene) {
     s.open();
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     for target in ["mail", "alarm"] {
@@ -171,7 +171,7 @@ pub(super) async fn after_effects_follow_the_commit_and_no_other_way(s: Scene) {
     assert_eq!(told, [r#"alarm inv-2 "approved""#, r#"mail inv-1 "closed""#]);
 }
 
-fn in_transaction(s: &Scene, key: &str) -> hapax_engine::model::EntityWorkflow {
+fn in_transaction(s: &EntityScene, key: &str) -> hapax_engine::model::EntityWorkflow {
     let mut workflow = s.workflow();
     let action = Action::Handler { name: name("regenerate"), transaction: true };
     workflow.steps.push(EntityStep {
@@ -183,7 +183,7 @@ fn in_transaction(s: &Scene, key: &str) -> hapax_engine::model::EntityWorkflow {
 }
 
 /// S1.9, S1.10: the action's writes and the status change are one commit. Two callers make one of each.
-pub(super) async fn writes_of_the_action_share_the_commit_of_the_status(s: Scene) {
+pub(super) async fn writes_of_the_action_share_the_commit_of_the_status(s: EntityScene) {
     let Some(tables) = s.candidate.tables.clone() else { return };
     if tables.writing("", "null", false).is_none() {
         return;
@@ -211,7 +211,7 @@ pub(super) async fn writes_of_the_action_share_the_commit_of_the_status(s: Scene
 }
 
 /// S1.9, S1.10: an action that fails in its transaction writes nothing, and the claim is reverted.
-pub(super) async fn work_that_fails_leaves_neither_writes_nor_status(s: Scene) {
+pub(super) async fn work_that_fails_leaves_neither_writes_nor_status(s: EntityScene) {
     let Some(tables) = s.candidate.tables.clone() else { return };
     if tables.writing("", "null", false).is_none() {
         return;
@@ -241,7 +241,7 @@ pub(super) async fn work_that_fails_leaves_neither_writes_nor_status(s: Scene) {
 }
 
 /// A run may execute the action: the claim is held until the run has ended, and its result becomes the operation's.
-pub(super) async fn an_operation_ends_when_its_run_ends(s: Scene) {
+pub(super) async fn an_operation_ends_when_its_run_ends(s: EntityScene) {
     let mut workflow = s.workflow();
     workflow.steps.push(EntityStep {
         action: Some(all(Action::Workflow(name("dunning")))),

@@ -14,7 +14,7 @@ use hapax_engine::store::{PutCatalogItem, PutOutcome, StoreResult};
 use hapax_engine::{Engine, EngineOptions};
 use serde_json::{Value, json};
 
-use super::scene::*;
+use super::entity_scene::*;
 use crate::must;
 
 fn ruling(resolution: Resolution) -> Ruling {
@@ -27,7 +27,7 @@ fn only(keys: &[String]) -> &str {
 }
 
 /// The caller sees one operation, and the provider one key.
-pub(super) async fn an_unknown_outcome_is_tried_again_under_the_same_key(s: Scene) {
+pub(super) async fn an_unknown_outcome_is_tried_again_under_the_same_key(s: EntityScene) {
     s.open();
     s.invoice("inv-1", "approved").await;
     let close = s.engine.transition("invoice", "inv-1", "close").requester("admin");
@@ -40,7 +40,7 @@ pub(super) async fn an_unknown_outcome_is_tried_again_under_the_same_key(s: Scen
 }
 
 /// The claim is released in the end, and the next operation continues the same effect.
-pub(super) async fn an_unknown_outcome_continues_under_its_key_in_the_next_operation(s: Scene) {
+pub(super) async fn an_unknown_outcome_continues_under_its_key_in_the_next_operation(s: EntityScene) {
     s.open();
     s.invoice("inv-1", "approved").await;
     let close = || s.engine.transition("invoice", "inv-1", "close").requester("admin");
@@ -55,14 +55,14 @@ pub(super) async fn an_unknown_outcome_continues_under_its_key_in_the_next_opera
 }
 
 /// A workflow with a `close` step that is not idempotent.
-fn careful(s: &Scene) -> EntityWorkflow {
+fn careful(s: &EntityScene) -> EntityWorkflow {
     let mut workflow = s.workflow();
     workflow.steps[1].idempotent = Some(all(false));
     workflow
 }
 
 /// It runs once, is listed for people, and blocks others until they have ruled.
-pub(super) async fn a_step_that_is_not_idempotent_is_held_in_doubt(s: Scene) {
+pub(super) async fn a_step_that_is_not_idempotent_is_held_in_doubt(s: EntityScene) {
     s.open();
     s.register(&s.engine, careful(&s)).await;
     s.invoice("inv-1", "approved").await;
@@ -87,7 +87,7 @@ pub(super) async fn a_step_that_is_not_idempotent_is_held_in_doubt(s: Scene) {
 }
 
 /// CONTRACT 8: a crash is also an unknown outcome. The next operation, whatever its key, uses the same effect key.
-pub(super) async fn the_operation_after_a_crash_has_the_same_effect_key(s: Scene) {
+pub(super) async fn the_operation_after_a_crash_has_the_same_effect_key(s: EntityScene) {
     s.invoice("inv-1", "approved").await;
     let call = s.engine.transition("invoice", "inv-1", "close").requester("admin").idempotency_key("a");
     let call = tokio::spawn(call.into_future());
@@ -108,7 +108,7 @@ pub(super) async fn the_operation_after_a_crash_has_the_same_effect_key(s: Scene
 }
 
 /// A ruling `did_not_happen` frees an irreversible step.
-pub(super) async fn a_ruling_that_it_did_not_happen_frees_an_irreversible_step(s: Scene) {
+pub(super) async fn a_ruling_that_it_did_not_happen_frees_an_irreversible_step(s: EntityScene) {
     let mut workflow = s.workflow();
     workflow.steps[4].idempotent = Some(all(false));
     s.register(&s.engine, workflow).await;
@@ -124,7 +124,7 @@ pub(super) async fn a_ruling_that_it_did_not_happen_frees_an_irreversible_step(s
 }
 
 /// The step leads back to its own status, and new keys still do not allow a repetition.
-pub(super) async fn once_means_once_also_where_it_leads_back(s: Scene) {
+pub(super) async fn once_means_once_also_where_it_leads_back(s: EntityScene) {
     let mut workflow = s.workflow();
     let bonus = |id, key, irreversible| EntityStep {
         action: handler("act"),
@@ -182,7 +182,7 @@ fn slow(answers: &[ProbeAnswer<Value>]) -> Arc<Slow> {
 }
 
 /// A request that the holder sent at the last moment may take effect until the request timeout.
-pub(super) async fn the_janitor_waits_for_requests_in_flight(s: Scene) {
+pub(super) async fn the_janitor_waits_for_requests_in_flight(s: EntityScene) {
     s.engine.register_entity_workflow(s.workflow(), slow(&[])).await.unwrap();
     s.invoice("inv-1", "approved").await;
     let call =
@@ -202,7 +202,7 @@ pub(super) async fn the_janitor_waits_for_requests_in_flight(s: Scene) {
 
 /// CONTRACT 6: "did not happen" counts after the settle time and needs two answers. "Happened" settles the doubt with
 /// the provider's output.
-pub(super) async fn a_probe_settles_a_doubt_when_it_is_old_enough(s: Scene) {
+pub(super) async fn a_probe_settles_a_doubt_when_it_is_old_enough(s: EntityScene) {
     s.open();
     let happened = ProbeAnswer::Happened(json!({ "id": "ch_1" }));
     let host =
@@ -234,7 +234,7 @@ fn document(version: u64) -> DocumentRef {
     DocumentRef { item: name(DOCUMENT), version: Version::new(version) }
 }
 
-async fn put(s: &Scene, expected: Option<u64>) {
+async fn put(s: &EntityScene, expected: Option<u64>) {
     let request = PutCatalogItem {
         workspace: WorkspaceId::default(),
         kind: CatalogKind::EntityWorkflow,
@@ -268,7 +268,7 @@ impl LoadEntityWorkflow for Loader {
 }
 
 /// One node gets a claim added. Twenty callers of another node, which has not seen the change, run one action.
-pub(super) async fn a_replaced_document_is_in_force_on_every_node(s: Scene) {
+pub(super) async fn a_replaced_document_is_in_force_on_every_node(s: EntityScene) {
     s.invoice("inv-1", "approved").await;
     put(&s, None).await;
     let mut open = s.workflow();
@@ -311,7 +311,7 @@ pub(super) async fn a_replaced_document_is_in_force_on_every_node(s: Scene) {
 }
 
 /// The workflow has moved to another module, and no janitor would look after the earlier claims.
-pub(super) async fn a_claim_that_is_open_must_be_covered(s: Scene) {
+pub(super) async fn a_claim_that_is_open_must_be_covered(s: EntityScene) {
     s.invoice("inv-1", "approved").await;
     let call =
         tokio::spawn(s.engine.transition("invoice", "inv-1", "close").requester("admin").into_future());
@@ -337,7 +337,7 @@ pub(super) async fn a_claim_that_is_open_must_be_covered(s: Scene) {
 }
 
 /// CONTRACT 8: `idempotency: required`.
-pub(super) async fn a_step_may_require_a_key(s: Scene) {
+pub(super) async fn a_step_may_require_a_key(s: EntityScene) {
     let mut workflow = s.workflow();
     workflow.steps[1].key_required = Some(all(true));
     s.register(&s.engine, workflow).await;

@@ -5,12 +5,12 @@ use hapax_engine::model::{Actor, BlockedReason, OperationState, Role, Version};
 use hapax_engine::runtime::{Error, TransitionOutcome};
 use serde_json::json;
 
-use super::scene::*;
+use super::entity_scene::*;
 use crate::must;
 
 /// S2.44: the same key returns the recorded result. A new key, while the first is pending, returns the pending
 /// operation.
-pub(super) async fn a_double_click_gets_the_recorded_result(s: Scene) {
+pub(super) async fn a_double_click_gets_the_recorded_result(s: EntityScene) {
     s.invoice("inv-1", "approved").await;
     let close = |key: &str| {
         s.engine.transition("invoice", "inv-1", "close").requester("admin").idempotency_key(key).into_future()
@@ -38,7 +38,7 @@ pub(super) async fn a_double_click_gets_the_recorded_result(s: Scene) {
 
 /// S2.16 to S2.21: a completed transition returns its result again, even after the entity has moved on. A repeated key
 /// also returns a failure.
-pub(super) async fn each_transition_returns_what_it_gave(s: Scene) {
+pub(super) async fn each_transition_returns_what_it_gave(s: EntityScene) {
     s.open();
     s.invoice("inv-1", "closed").await;
     let pay = || s.engine.transition("invoice", "inv-1", "pay").into_future();
@@ -68,7 +68,7 @@ pub(super) async fn each_transition_returns_what_it_gave(s: Scene) {
 }
 
 /// S2.3, S2.46, S1.35: the listed steps match what a call would decide, and name the operation in the way.
-pub(super) async fn steps_are_listed_with_reasons(s: Scene) {
+pub(super) async fn steps_are_listed_with_reasons(s: EntityScene) {
     s.invoice("inv-1", "approved").await;
     let allowed = async |requester: &str| {
         let view = s.engine.get_entity("invoice", "inv-1", Some(requester)).await.unwrap();
@@ -96,7 +96,7 @@ pub(super) async fn steps_are_listed_with_reasons(s: Scene) {
 
 /// S2.46: an irreversible step that may have happened is repeated only with a manager's override, with a reason, in the
 /// audit log.
-pub(super) async fn repeating_an_irreversible_step_needs_a_manager(s: Scene) {
+pub(super) async fn repeating_an_irreversible_step_needs_a_manager(s: EntityScene) {
     s.open();
     s.invoice("inv-1", "paid").await;
     let refund = || s.engine.transition("invoice", "inv-1", "refund");
@@ -126,7 +126,7 @@ pub(super) async fn repeating_an_irreversible_step_needs_a_manager(s: Scene) {
 }
 
 /// S2.2, S2.3: support can add a note while an operation is pending, and cannot start a second one.
-pub(super) async fn support_may_remark_while_it_is_pending(s: Scene) {
+pub(super) async fn support_may_remark_while_it_is_pending(s: EntityScene) {
     s.invoice("inv-1", "approved").await;
     let call =
         tokio::spawn(s.engine.transition("invoice", "inv-1", "close").requester("admin").into_future());
@@ -144,7 +144,7 @@ pub(super) async fn support_may_remark_while_it_is_pending(s: Scene) {
 
 /// CONTRACT §5: a caller that names a version changes that version or nothing. A result recorded under its key is
 /// returned in any case.
-pub(super) async fn a_step_on_a_stale_version_is_refused(s: Scene) {
+pub(super) async fn a_step_on_a_stale_version_is_refused(s: EntityScene) {
     s.open();
     s.invoice("inv-1", "closed").await;
     let seen = s.engine.get_entity("invoice", "inv-1", None).await.unwrap().entity.version;

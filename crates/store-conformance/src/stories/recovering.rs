@@ -8,12 +8,12 @@ use hapax_engine::model::{
 use hapax_engine::runtime::{Error, TransitionOutcome};
 use serde_json::{Value, json};
 
-use super::scene::*;
+use super::entity_scene::*;
 use crate::{UserRow, must};
 
 /// Begins to close an invoice, and stops in the middle of the action.
 async fn closing(
-    s: &Scene,
+    s: &EntityScene,
     key: Option<&'static str>,
 ) -> tokio::task::JoinHandle<Result<TransitionOutcome, Error>> {
     s.invoice("inv-1", "approved").await;
@@ -21,7 +21,7 @@ async fn closing(
 }
 
 async fn begin(
-    s: &Scene,
+    s: &EntityScene,
     step: &'static str,
     key: Option<&'static str>,
 ) -> tokio::task::JoinHandle<Result<TransitionOutcome, Error>> {
@@ -35,7 +35,7 @@ async fn begin(
 }
 
 /// Lets another janitor, which gets no heartbeats from this engine, decide that the operation's holder has crashed.
-async fn taken_for_dead(s: &Scene, end: OperationEnd) {
+async fn taken_for_dead(s: &EntityScene, end: OperationEnd) {
     let id = s.operations("inv-1").await[0].id;
     let book = s.candidate.store();
     let book = book.entity_store().unwrap();
@@ -56,7 +56,7 @@ async fn taken_for_dead(s: &Scene, end: OperationEnd) {
 
 /// S1.34, S1.35, S1.4, S1.38 to S1.41, G1.3, G1.6: the entity stays claimed until the window has passed. Then the
 /// status is reverted, and the history records it.
-pub(super) async fn a_claim_left_by_a_crash_is_freed_after_the_window(s: Scene) {
+pub(super) async fn a_claim_left_by_a_crash_is_freed_after_the_window(s: EntityScene) {
     let call = closing(&s, None).await;
     s.engine.kill();
     assert!(call.await.unwrap().is_err());
@@ -81,7 +81,7 @@ pub(super) async fn a_claim_left_by_a_crash_is_freed_after_the_window(s: Scene) 
 }
 
 /// G1.2: an action that runs for ten minutes and sends heartbeats keeps its claim, whichever janitor looks.
-pub(super) async fn a_slow_living_action_is_not_reverted(s: Scene) {
+pub(super) async fn a_slow_living_action_is_not_reverted(s: EntityScene) {
     let call = closing(&s, None).await;
     let other = s.restart().await;
     let id = s.operations("inv-1").await[0].id;
@@ -102,7 +102,7 @@ pub(super) async fn a_slow_living_action_is_not_reverted(s: Scene) {
 }
 
 /// G1.2, G1.4: a holder that was declared dead and returns writes nothing, and learns why.
-pub(super) async fn a_holder_that_returns_after_the_revert_writes_nothing(s: Scene) {
+pub(super) async fn a_holder_that_returns_after_the_revert_writes_nothing(s: EntityScene) {
     let call = closing(&s, None).await;
     taken_for_dead(&s, OperationEnd::Reverted).await;
     s.open();
@@ -125,7 +125,7 @@ pub(super) async fn a_holder_that_returns_after_the_revert_writes_nothing(s: Sce
 }
 
 /// CONTRACT 6: a late result settles an open doubt as happened, and appears in the ledger.
-pub(super) async fn a_holder_that_returns_with_the_result_settles_the_doubt(s: Scene) {
+pub(super) async fn a_holder_that_returns_with_the_result_settles_the_doubt(s: EntityScene) {
     s.invoice("inv-1", "closed").await;
     let call = begin(&s, "pay", None).await;
     taken_for_dead(&s, OperationEnd::InDoubt).await;
@@ -138,7 +138,7 @@ pub(super) async fn a_holder_that_returns_with_the_result_settles_the_doubt(s: S
 }
 
 /// CONTRACT 8: `recovery: hold` lists the operation as in doubt. People rule once, and the ruling is in the audit log.
-pub(super) async fn an_operation_to_hold_is_left_to_people(s: Scene) {
+pub(super) async fn an_operation_to_hold_is_left_to_people(s: EntityScene) {
     s.invoice("inv-1", "closed").await;
     let call = begin(&s, "pay", Some("pay-1")).await;
     s.engine.kill();
@@ -182,7 +182,7 @@ pub(super) async fn an_operation_to_hold_is_left_to_people(s: Scene) {
 }
 
 /// G1.6: a retry under the key of a reverted operation is its second attempt, under the same effect key.
-pub(super) async fn a_second_try_under_the_same_key_is_the_same_operation(s: Scene) {
+pub(super) async fn a_second_try_under_the_same_key_is_the_same_operation(s: EntityScene) {
     let call = closing(&s, Some("close-1")).await;
     s.engine.kill();
     assert!(call.await.unwrap().is_err());
@@ -207,7 +207,7 @@ pub(super) async fn a_second_try_under_the_same_key_is_the_same_operation(s: Sce
 }
 
 /// An operation that a run executes is not reverted when its caller crashes: the run reports the end.
-pub(super) async fn a_run_continues_after_its_caller_crashes(s: Scene) {
+pub(super) async fn a_run_continues_after_its_caller_crashes(s: EntityScene) {
     let mut workflow = s.workflow();
     workflow.steps.push(EntityStep {
         action: Some(all(Action::Workflow(name("dunning")))),
@@ -238,7 +238,7 @@ pub(super) async fn a_run_continues_after_its_caller_crashes(s: Scene) {
 
 /// S1.40: a row of the user's table that other code put into a claim status, and that no operation holds, is also
 /// reverted.
-pub(super) async fn a_row_that_nothing_holds_is_a_stray(s: Scene) {
+pub(super) async fn a_row_that_nothing_holds_is_a_stray(s: EntityScene) {
     if s.home == TableKind::Own {
         let refused = s.engine.create_entity("invoice", "inv-1", "closing", &json!({})).await;
         assert!(matches!(refused, Err(Error::InvalidInitialStatus(_))), "{refused:?}");
@@ -259,7 +259,7 @@ pub(super) async fn a_row_that_nothing_holds_is_a_stray(s: Scene) {
 
 /// S1.42 to S1.47: a claim status whose module has no janitor is reported, with the workflow and the module, and cannot
 /// be claimed.
-pub(super) async fn a_claim_that_nobody_would_free_is_refused(s: Scene) {
+pub(super) async fn a_claim_that_nobody_would_free_is_refused(s: EntityScene) {
     assert!(s.engine.check_coverage().await.is_ok());
     let mut workflow = s.workflow();
     workflow.module = name("shipping");

@@ -42,14 +42,14 @@ impl Authority {
 }
 
 /// A server that requires a certificate over TCP.
-struct Strict {
+struct CertificateServer {
     server: Server,
     authority: Authority,
     folder: TempDir,
 }
 
-impl Strict {
-    async fn start() -> Strict {
+impl CertificateServer {
+    async fn start() -> CertificateServer {
         let (server, authority) = (Server::start().unwrap(), Authority::new());
         let data = server.data_folder();
         let (certificate, key) = authority.sign("127.0.0.1");
@@ -69,7 +69,7 @@ impl Strict {
             admin.query_one("SELECT current_setting('ssl')", &[]).await.unwrap().get::<_, &str>(0) == "on"
         })
         .await;
-        Strict { server, authority, folder: tempfile::tempdir().unwrap() }
+        CertificateServer { server, authority, folder: tempfile::tempdir().unwrap() }
     }
 
     /// A certificate of `authority` for `user`, in files of this program.
@@ -119,7 +119,7 @@ async fn refused(url: &str) -> OpenError {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_connection_shows_the_certificate_that_the_url_names() {
-    let strict = Strict::start().await;
+    let strict = CertificateServer::start().await;
     let url = strict.url_as(&strict.identity(&strict.authority, "runner"));
     let store = PostgresStore::open(&url, PostgresOptions::default()).await.unwrap();
     let mut hints = store.hints().unwrap();
@@ -136,7 +136,7 @@ async fn every_connection_shows_the_certificate_that_the_url_names() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_asks_for_a_certificate_lets_in_nobody_else() {
-    let strict = Strict::start().await;
+    let strict = CertificateServer::start().await;
     let error = refused(&strict.url("")).await;
     assert!(matches!(error, OpenError::NotLetIn { .. }), "{error}");
     assert!(error.to_string().contains("sslcert, sslkey"), "{error}");
@@ -150,7 +150,7 @@ async fn a_server_that_asks_for_a_certificate_lets_in_nobody_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_that_cannot_be_used_are_named_before_anything_is_sent() {
-    let strict = Strict::start().await;
+    let strict = CertificateServer::start().await;
     let (certificate, key) = strict.identity(&strict.authority, "runner");
     let (_, other_key) = strict.identity(&strict.authority, "guest");
     let refused_as = async |certificate: &Path, key: &Path| {

@@ -11,7 +11,7 @@ use hapax_engine::clock::ManualClock;
 use hapax_engine::model::{RunId, Timestamp};
 use hapax_engine::store::{Purge, StartOutcome, Store};
 use hapax_postgres_fixture::Database;
-use hapax_store_conformance::fixture::{ANN, Stage};
+use hapax_store_conformance::fixture::{ANN, TestStore};
 use hapax_store_conformance::must;
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
 
@@ -24,8 +24,8 @@ async fn node(url: &str) -> Arc<PostgresStore> {
 }
 
 /// Helpers to work with a node, at the current time of its clock.
-fn stage(node: &Arc<PostgresStore>) -> Stage {
-    Stage::new(node.clone(), Arc::new(ManualClock::new(node.now())))
+fn stage(node: &Arc<PostgresStore>) -> TestStore {
+    TestStore::new(node.clone(), Arc::new(ManualClock::new(node.now())))
 }
 
 async fn jump(database: &Database, hours: i64) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hapax_engine::model::{EffectKey, JournalEvent, OutboxState, RunCommit, RunId};
 use hapax_engine::store::{CommitOutcome, Purge, RedeliverOutcome};
-use hapax_store_conformance::fixture::{ANN, BOB, SECOND, Stage, note_of};
+use hapax_store_conformance::fixture::{ANN, BOB, SECOND, TestStore, note_of};
 use hapax_store_conformance::must;
 use hapax_store_postgres::PostgresOptions;
 
@@ -22,7 +22,7 @@ const COUNT: &str = "CREATE SEQUENCE public.inserts;
     CREATE TRIGGER counted AFTER INSERT ON hapax.posts FOR EACH STATEMENT EXECUTE FUNCTION public.count_insert()";
 
 /// Sends writes at the same time; returns the runs they took effect on.
-async fn send(t: &Arc<Stage>, writes: &[RunCommit]) -> BTreeSet<RunId> {
+async fn send(t: &Arc<TestStore>, writes: &[RunCommit]) -> BTreeSet<RunId> {
     let sending: Vec<_> = writes
         .iter()
         .map(|write| {
@@ -40,7 +40,7 @@ async fn send(t: &Arc<Stage>, writes: &[RunCommit]) -> BTreeSet<RunId> {
     written
 }
 
-async fn kept(t: &Stage) -> (Vec<RunId>, Vec<RunId>) {
+async fn kept(t: &TestStore) -> (Vec<RunId>, Vec<RunId>) {
     let mut notes: Vec<RunId> = t.notes().await.iter().map(|note| note.run).collect();
     let mut posts: Vec<RunId> = t.posts().await.iter().map(|post| post.run).collect();
     notes.sort_unstable();

@@ -12,7 +12,7 @@ use hapax_engine::store::{
     ClaimOutbox, ClaimRuns, CommandRun, ListDoubts, ListRuns, OutboxCommand, Purge, Redeliver,
 };
 use hapax_store_conformance::fixture::{
-    ANN, LEASE, Stage, finish_of, grant, name, note_of, settlement_of, signal_to,
+    ANN, LEASE, TestStore, finish_of, grant, name, note_of, settlement_of, signal_to,
 };
 use hapax_store_postgres::PostgresOptions;
 
@@ -32,13 +32,13 @@ pub(crate) async fn drop_after(polls: usize, future: impl Future) -> bool {
     .await
 }
 
-async fn parked(t: &Stage) -> RunHead {
+async fn parked(t: &TestStore) -> RunHead {
     let run = t.driven().await;
     t.write(&run).await.awaits_promise("paid", None).parks().done().await
 }
 
 /// Every verb, given up after `polls` polls; answers whether any was still pending.
-async fn give_up_each(t: &Stage, polls: usize) -> bool {
+async fn give_up_each(t: &TestStore, polls: usize) -> bool {
     let store = &t.store;
     let here = WorkspaceId::default();
     let (driven, waiting, pending) = (t.driven().await, parked(t).await, t.pending().await);

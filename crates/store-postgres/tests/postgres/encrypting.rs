@@ -14,15 +14,15 @@ use hapax_store_postgres::{OpenError, PostgresOptions, PostgresStore};
 use crate::fixture::{database, until};
 
 /// A server with a self-signed certificate for 127.0.0.1.
-struct Secure {
+struct TlsServer {
     server: Server,
     admin: Client,
     /// The certificate, for clients that trust it.
     certificate: PathBuf,
 }
 
-impl Secure {
-    async fn start() -> Secure {
+impl TlsServer {
+    async fn start() -> TlsServer {
         let server = Server::start().unwrap();
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let data = server.data_folder();
@@ -35,7 +35,7 @@ impl Secure {
             admin.query_one("SELECT current_setting('ssl')", &[]).await.unwrap().get::<_, &str>(0) == "on"
         })
         .await;
-        Secure { server, admin, certificate }
+        TlsServer { server, admin, certificate }
     }
 
     fn url(&self, query: &str) -> String {
@@ -89,7 +89,7 @@ async fn refused(url: &str) -> OpenError {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_are_encrypted_as_the_url_asks() {
-    let secure = Secure::start().await;
+    let secure = TlsServer::start().await;
     for query in ["", "sslmode=prefer", "sslmode=require"] {
         let (all, encrypted) = secure.connections(&secure.url(query)).await;
         assert!(all >= 2 && encrypted == all, "{query:?}: {encrypted} of {all}");
@@ -104,7 +104,7 @@ async fn connections_are_encrypted_as_the_url_asks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_that_is_not_trusted_is_refused() {
-    let secure = Secure::start().await;
+    let secure = TlsServer::start().await;
     let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let other = put(&secure.server.data_folder(), "other.crt", &other.cert.pem());
     for mode in ["require", "verify-ca", "verify-full"] {

@@ -9,7 +9,7 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{RevertStrays, StoreError, TransactOperation, TransactOperationOutcome};
 use hapax_postgres_fixture::Database;
-use hapax_store_conformance::fixture::{Stage, done, entity_in};
+use hapax_store_conformance::fixture::{TestStore, done, entity_in};
 use hapax_store_conformance::must;
 use hapax_store_postgres::tokio_postgres::Client;
 use hapax_store_postgres::{PostgresOptions, PostgresWork};
@@ -24,7 +24,7 @@ const SHOP: &str = "CREATE TYPE stage AS ENUM ('approved', 'overdue', 'closing',
         updated_at timestamp NOT NULL, lines jsonb);
     CREATE TABLE dated (id date PRIMARY KEY, status char(10) NOT NULL, version bigint NOT NULL, updated_at timestamptz NOT NULL)";
 
-async fn shop() -> (Database, Stage, Client) {
+async fn shop() -> (Database, TestStore, Client) {
     let database = database().await;
     let admin = database.connect().await.unwrap();
     admin.batch_execute(SHOP).await.unwrap();

@@ -9,11 +9,11 @@ use hapax_engine::fsck::fsck;
 use hapax_engine::model::{CommitBuilder, RunHead, RunId, Version, WorkspaceId};
 use hapax_engine::store::{CommitOutcome, StartOutcome, Store, StoreError, StoreResult};
 use hapax_postgres_fixture::{Server, Shutdown};
-use hapax_store_conformance::fixture::{ANN, Stage, completed, signal_to};
+use hapax_store_conformance::fixture::{ANN, TestStore, completed, signal_to};
 use hapax_store_postgres::PostgresOptions;
 
 use crate::fixture::{complete, database, open, stage, until};
-use crate::proxy::{Proxy, Way};
+use crate::proxy::{Proxy, ProxyMode};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -34,7 +34,7 @@ async fn insist<T, F: Future<Output = StoreResult<T>>>(mut send: impl FnMut() ->
 }
 
 /// Drives runs of three steps until told to stop; answers how many.
-async fn drive(t: Arc<Stage>, stop: Arc<AtomicBool>, errors: Arc<AtomicU64>) -> u64 {
+async fn drive(t: Arc<TestStore>, stop: Arc<AtomicBool>, errors: Arc<AtomicU64>) -> u64 {
     let mut runs = 0;
     while !stop.load(Ordering::Relaxed) {
         let new = t.order().key(&format!("k{}", t.fresh_id())).granted_to(ANN).new_run();
@@ -48,7 +48,7 @@ async fn drive(t: Arc<Stage>, stop: Arc<AtomicBool>, errors: Arc<AtomicU64>) -> 
     runs
 }
 
-async fn write(t: &Stage, run: &RunHead, step: &str, errors: &AtomicU64) -> RunHead {
+async fn write(t: &TestStore, run: &RunHead, step: &str, errors: &AtomicU64) -> RunHead {
     let mut advancing = CommitBuilder::new(run, t.now());
     complete(&mut advancing, step, t.now());
     if step == "ship" {
@@ -131,14 +131,14 @@ async fn a_server_that_hangs_is_given_up_at_the_deadline() {
     let again = t.write(&run).await.does("charge").advance();
     // The connections exist and were used before the server falls silent.
     t.view(&run).await;
-    proxy.set(Way::Hold);
+    proxy.set(ProxyMode::Hold);
     let here = WorkspaceId::default();
     let (read, write) = tokio::join!(t.store.find_run(&here, run.id()), t.store.commit_run(again.clone()));
     // Its own deadline, not the default one.
     let at_deadline = |why: &str| why.ends_with("did not answer in time (2s)");
     assert!(matches!(&read, Err(StoreError::Unavailable(why)) if at_deadline(why)), "{read:?}");
     assert!(matches!(&write, Err(StoreError::Unknown(why)) if at_deadline(why)), "{write:?}");
-    proxy.set(Way::Pass);
+    proxy.set(ProxyMode::Pass);
     let errors = AtomicU64::new(0);
     let outcome = insist(|| t.store.commit_run(again.clone()), &errors).await;
     assert!(matches!(outcome, CommitOutcome::Committed { .. }), "{outcome:?}");

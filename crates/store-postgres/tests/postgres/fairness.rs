@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use hapax_engine::model::{Priority, RunId};
 use hapax_engine::store::StartOutcome;
-use hapax_store_conformance::fixture::{ANN, Order, SECOND, Stage};
+use hapax_store_conformance::fixture::{ANN, Order, SECOND, TestStore};
 use hapax_store_postgres::PostgresOptions;
 
 use crate::fixture::{database, stage};
 
-async fn start_many(t: &Arc<Stage>, orders: Vec<Order<'_>>) -> Vec<RunId> {
+async fn start_many(t: &Arc<TestStore>, orders: Vec<Order<'_>>) -> Vec<RunId> {
     let starting: Vec<_> = orders
         .iter()
         .map(|order| {

@@ -8,7 +8,7 @@ use hapax_engine::model::{
     CommitBuilder, Payload, StepChange, StepId, StepKind, StepState, StepTransition, Timestamp,
 };
 use hapax_postgres_fixture::Database;
-use hapax_store_conformance::fixture::Stage;
+use hapax_store_conformance::fixture::TestStore;
 use hapax_store_postgres::{PostgresOptions, PostgresStore, migrate};
 
 /// A database with our tables, on the shared server.
@@ -24,9 +24,9 @@ pub(crate) async fn open(url: &str, options: PostgresOptions) -> Arc<PostgresSto
 }
 
 /// A store on a stopped clock, with helpers to work with it.
-pub(crate) async fn stage(url: &str, options: PostgresOptions) -> Stage {
+pub(crate) async fn stage(url: &str, options: PostgresOptions) -> TestStore {
     let clock = Arc::new(ManualClock::default());
-    Stage::new(open(url, options.clock(clock.clone())).await, clock)
+    TestStore::new(open(url, options.clock(clock.clone())).await, clock)
 }
 
 /// Adds the completion of a step to a write, without reading the store.

@@ -10,7 +10,7 @@ use hapax_store_postgres::PostgresOptions;
 use tokio::task::JoinSet;
 
 use crate::fixture::{database, stage, until};
-use crate::proxy::{Proxy, Way};
+use crate::proxy::{Proxy, ProxyMode};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// More than all connections of one store.
@@ -32,7 +32,7 @@ async fn a_wire_that_dies_without_a_word_is_given_up_and_replaced() {
     let again = t.write(&run).await.does("charge").advance();
     t.view(&run).await;
 
-    proxy.set(Way::Swallow);
+    proxy.set(ProxyMode::Swallow);
     let mut calls = JoinSet::new();
     for nth in 0..60 {
         let (t, run, again) = (t.clone(), run.clone(), again.clone());
@@ -60,7 +60,7 @@ async fn a_wire_that_dies_without_a_word_is_given_up_and_replaced() {
     );
     until("every dead connection is closed", PATIENCE, async || proxy.dead().0 == 0).await;
 
-    proxy.set(Way::Pass);
+    proxy.set(ProxyMode::Pass);
     until("recovery", PATIENCE, async || t.store.start_run(t.order().new_run()).await.is_ok()).await;
     until("recovery", PATIENCE, async || t.store.commit_run(again.clone()).await.is_ok()).await;
     let here = WorkspaceId::default();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hapax_engine::clock::{Clock, ManualClock, Sleep};
 use hapax_engine::model::Timestamp;
 use hapax_engine::store::{CommitOutcome, SignalOutcome, StartOutcome, StoreError, StoreResult};
-use hapax_store_conformance::fixture::{Stage, signal_to};
+use hapax_store_conformance::fixture::{TestStore, signal_to};
 use hapax_store_conformance::must;
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
 
@@ -89,7 +89,7 @@ async fn a_panic_in_a_batch_does_not_end_its_worker() {
     let clock = Arc::new(FailingClock { clock: manual.clone(), fails });
     let options = PostgresOptions::default().committers(1).clock(clock.clone());
     let store = PostgresStore::open(&database.url(), options).await.unwrap();
-    let t = Stage::new(Arc::new(store), manual);
+    let t = TestStore::new(Arc::new(store), manual);
     let run = t.driven().await;
     for _ in 0..2 {
         let new = t.order().new_run();

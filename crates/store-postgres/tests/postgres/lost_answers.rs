@@ -8,18 +8,18 @@ use hapax_engine::store::{
     CommandRun, CommitOutcome, RunCommandOutcome, SettleOutcome, SignalOutcome, StartOutcome, StoreError,
     StoreResult,
 };
-use hapax_store_conformance::fixture::{ANN, Stage, finish_of, note_of, settlement_of, signal_to};
+use hapax_store_conformance::fixture::{ANN, TestStore, finish_of, note_of, settlement_of, signal_to};
 use hapax_store_conformance::must;
 use hapax_store_postgres::PostgresOptions;
 
 use crate::fixture::{database, stage};
-use crate::proxy::{Proxy, Way};
+use crate::proxy::{Proxy, ProxyMode};
 
 /// Sends the request with its response cut off, and again.
 async fn send_twice<T: std::fmt::Debug>(proxy: &Proxy, mut send: impl AsyncFnMut() -> StoreResult<T>) -> T {
-    proxy.set(Way::CutBeforeAnswer);
+    proxy.set(ProxyMode::CutBeforeAnswer);
     let lost = send().await;
-    proxy.set(Way::Pass);
+    proxy.set(ProxyMode::Pass);
     assert!(matches!(lost, Err(StoreError::Unknown(_))), "{lost:?}");
     loop {
         // The pause after a failed connection.
@@ -30,7 +30,7 @@ async fn send_twice<T: std::fmt::Debug>(proxy: &Proxy, mut send: impl AsyncFnMut
     }
 }
 
-async fn stage_behind(proxy: &Proxy) -> Stage {
+async fn stage_behind(proxy: &Proxy) -> TestStore {
     let t = stage(proxy.url(), PostgresOptions::default().committers(1)).await;
     // All connections and statements are prepared, so that the cut response is the one to the
     // write.
@@ -127,9 +127,9 @@ async fn send_until_known<T: std::fmt::Debug>(
     proxy: &Proxy,
     mut send: impl AsyncFnMut() -> StoreResult<T>,
 ) -> T {
-    proxy.set(Way::CutBeforeAnswer);
+    proxy.set(ProxyMode::CutBeforeAnswer);
     let lost = send().await;
-    proxy.set(Way::Pass);
+    proxy.set(ProxyMode::Pass);
     assert!(lost.as_ref().is_err_and(StoreError::is_retryable), "{lost:?}");
     loop {
         match send().await {

@@ -7,16 +7,16 @@ use std::time::Duration;
 use hapax_engine::clock::ManualClock;
 use hapax_engine::model::{OwnerId, RunId};
 use hapax_engine::store::{ClaimRuns, CommitOutcome};
-use hapax_store_conformance::fixture::{ANN, BOB, Stage, grant, grant_for, workflow};
+use hapax_store_conformance::fixture::{ANN, BOB, TestStore, grant, grant_for, workflow};
 use hapax_store_postgres::PostgresOptions;
 
 use crate::fixture::{database, open};
 
-async fn two_nodes(url: &str) -> (Arc<Stage>, Arc<Stage>) {
+async fn two_nodes(url: &str) -> (Arc<TestStore>, Arc<TestStore>) {
     let clock = Arc::new(ManualClock::default());
     let options = PostgresOptions::default().clock(clock.clone());
-    let one = Stage::new(open(url, options.clone()).await, clock.clone());
-    let other = Stage::new(open(url, options).await, clock);
+    let one = TestStore::new(open(url, options.clone()).await, clock.clone());
+    let other = TestStore::new(open(url, options).await, clock);
     (Arc::new(one), Arc::new(other))
 }
 
@@ -27,7 +27,7 @@ async fn two_nodes_never_claim_one_run_twice() {
     for _ in 0..120 {
         one.pending().await;
     }
-    let claim = |t: Arc<Stage>, owner| {
+    let claim = |t: Arc<TestStore>, owner| {
         tokio::spawn(async move {
             let mut granted = Vec::new();
             for _ in 0..200 {
@@ -119,7 +119,7 @@ async fn the_leases_of_a_dead_owner_end_at_once() {
     let database = database().await;
     let clock = Arc::new(ManualClock::default());
     let store = open(&database.url(), PostgresOptions::default().clock(clock.clone())).await;
-    let t = Stage::new(store.clone(), clock);
+    let t = TestStore::new(store.clone(), clock);
     let all = || ["order", "refund"].into_iter().flat_map(|name| (1..=3).map(move |n| workflow(name, n)));
     let mut dead = Vec::new();
     for n in 0..7 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hapax_engine::fsck::fsck;
 use hapax_engine::model::WorkspaceId;
 use hapax_engine::store::{SignalOutcome, Store};
-use hapax_postgres_fixture::{Bouncer, FixtureError, Server};
+use hapax_postgres_fixture::{FixtureError, PgBouncer, Server};
 use hapax_store_conformance::fixture::{ANN, signal_to};
 use hapax_store_postgres::tokio_postgres::{self, Client, NoTls};
 use hapax_store_postgres::{OpenError, PostgresOptions, PostgresStore, find_schema, migrate};
@@ -14,8 +14,8 @@ use hapax_store_postgres::{OpenError, PostgresOptions, PostgresStore, find_schem
 use crate::fixture::stage;
 
 /// A PgBouncer in front of `server`; prints a warning where it is not installed.
-fn bouncer(server: &Server, lines: &str) -> Option<Bouncer> {
-    match Bouncer::start(server, lines) {
+fn bouncer(server: &Server, lines: &str) -> Option<PgBouncer> {
+    match PgBouncer::start(server, lines) {
         Ok(bouncer) => Some(bouncer),
         Err(error @ FixtureError::NoBouncer) => {
             eprintln!("SKIPPED, nothing was tested: {error}");

@@ -14,7 +14,7 @@ use hapax_engine::store::{
     SettleOutcome, SettlePromise,
 };
 use hapax_postgres_fixture::Database;
-use hapax_store_conformance::fixture::{SECOND, Stage, at_once, json, promise_of};
+use hapax_store_conformance::fixture::{SECOND, TestStore, at_once, json, promise_of};
 use hapax_store_conformance::must;
 use hapax_store_postgres::{Migrated, PostgresOptions, migrate};
 use tokio_postgres::error::SqlState;
@@ -23,17 +23,17 @@ use crate::fixture::{database, open, stage, until};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-async fn nodes(url: &str) -> Vec<Arc<Stage>> {
+async fn nodes(url: &str) -> Vec<Arc<TestStore>> {
     let clock = Arc::new(ManualClock::default());
     let mut nodes = Vec::new();
     for _ in 0..2 {
         let options = PostgresOptions::default().clock(clock.clone());
-        nodes.push(Arc::new(Stage::new(open(url, options).await, clock.clone())));
+        nodes.push(Arc::new(TestStore::new(open(url, options).await, clock.clone())));
     }
     nodes
 }
 
-fn book(t: &Stage) -> &dyn PromiseStore {
+fn book(t: &TestStore) -> &dyn PromiseStore {
     t.store.promise_store().unwrap()
 }
 
@@ -45,7 +45,7 @@ fn keyed(promise: Promise, text: &str) -> Promise {
     Promise { key: Some(PromiseKey { key: key(text), keep_for: DAY }), ..promise }
 }
 
-fn standalone(t: &Stage, id: &str) -> Promise {
+fn standalone(t: &TestStore, id: &str) -> Promise {
     Promise::pending(PromiseId::standalone(id).unwrap(), RunId::NONE, t.now(), None)
 }
 
@@ -64,13 +64,13 @@ fn settlement(promise: PromiseRef) -> SettlePromise {
     }
 }
 
-async fn early(t: &Stage) -> usize {
+async fn early(t: &TestStore) -> usize {
     let all = ListEarlySettlements { workspace: None, after: None, limit: 1_000 };
     book(t).list_early_settlements(all).await.unwrap().len()
 }
 
 /// Returns true if the run was woken.
-fn is_woken(t: &Stage, head: &RunHead) -> bool {
+fn is_woken(t: &TestStore, head: &RunHead) -> bool {
     head.arrivals > 0 && head.state.wake_at().is_some_and(|at| at <= t.now())
 }
 

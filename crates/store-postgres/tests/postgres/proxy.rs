@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 /// Behaviour of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum ProxyMode {
     /// Passes everything on.
     Pass,
     /// Accepts everything and passes nothing on, in either direction.
@@ -27,7 +27,7 @@ pub(crate) enum Way {
 
 pub(crate) struct Proxy {
     url: String,
-    way: Arc<watch::Sender<Way>>,
+    way: Arc<watch::Sender<ProxyMode>>,
     dead: Arc<Dead>,
     accepting: tokio::task::JoinHandle<()>,
 }
@@ -40,8 +40,8 @@ struct Dead {
 }
 
 /// One connection through the proxy.
-struct Wire {
-    orders: Arc<watch::Sender<Way>>,
+struct ProxiedConnection {
+    orders: Arc<watch::Sender<ProxyMode>>,
     cut: watch::Sender<bool>,
     /// Has a COMMIT been passed on?
     commits: AtomicBool,
@@ -49,7 +49,7 @@ struct Wire {
     dead: Arc<Dead>,
 }
 
-impl Wire {
+impl ProxiedConnection {
     fn die(&self) {
         if !self.is_dead.swap(true, Ordering::SeqCst) {
             let now = self.dead.now.fetch_add(1, Ordering::SeqCst) + 1;
@@ -58,7 +58,7 @@ impl Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for ProxiedConnection {
     fn drop(&mut self) {
         if self.is_dead.load(Ordering::SeqCst) {
             self.dead.now.fetch_sub(1, Ordering::SeqCst);
@@ -73,7 +73,7 @@ impl Proxy {
         let (server, database) = place.split_once('/').unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = listener.local_addr().unwrap();
-        let way = Arc::new(watch::Sender::new(Way::Pass));
+        let way = Arc::new(watch::Sender::new(ProxyMode::Pass));
         let dead = Arc::new(Dead::default());
         let (told, counted, server) = (way.clone(), dead.clone(), server.to_owned());
         let accepting = tokio::spawn(async move {
@@ -81,7 +81,7 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(&server).await else { continue };
                 let ((from_client, to_client), (from_server, to_server)) =
                     (client.into_split(), server.into_split());
-                let wire = Wire {
+                let wire = ProxiedConnection {
                     orders: told.clone(),
                     cut: watch::Sender::new(false),
                     commits: AtomicBool::new(false),
@@ -100,7 +100,7 @@ impl Proxy {
         &self.url
     }
 
-    pub(crate) fn set(&self, way: Way) {
+    pub(crate) fn set(&self, way: ProxyMode) {
         self.way.send_replace(way);
     }
 
@@ -119,8 +119,8 @@ impl Drop for Proxy {
 async fn carry(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut way: watch::Receiver<Way>,
-    wire: Arc<Wire>,
+    mut way: watch::Receiver<ProxyMode>,
+    wire: Arc<ProxiedConnection>,
     is_answer: bool,
 ) {
     let mut buffer = vec![0; 64 * 1024];
@@ -139,29 +139,29 @@ async fn carry(
         };
         let sent = &buffer[..count];
         let now = *way.borrow();
-        if now == Way::Swallow || wire.is_dead.load(Ordering::SeqCst) {
+        if now == ProxyMode::Swallow || wire.is_dead.load(Ordering::SeqCst) {
             wire.die();
             continue;
         }
         let cuts = match now {
-            Way::Hold => {
-                if way.wait_for(|way| *way != Way::Hold).await.is_err() {
+            ProxyMode::Hold => {
+                if way.wait_for(|way| *way != ProxyMode::Hold).await.is_err() {
                     return;
                 }
                 false
             }
-            Way::Pass | Way::Swallow => false,
-            Way::CutBeforeAnswer => is_answer,
-            Way::LoseCommit => !is_answer && is_commit(sent),
-            Way::LoseAnswerToCommit if is_answer => wire.commits.load(Ordering::Relaxed),
-            Way::LoseAnswerToCommit => {
+            ProxyMode::Pass | ProxyMode::Swallow => false,
+            ProxyMode::CutBeforeAnswer => is_answer,
+            ProxyMode::LoseCommit => !is_answer && is_commit(sent),
+            ProxyMode::LoseAnswerToCommit if is_answer => wire.commits.load(Ordering::Relaxed),
+            ProxyMode::LoseAnswerToCommit => {
                 wire.commits.fetch_or(is_commit(sent), Ordering::Relaxed);
                 false
             }
         };
         if cuts {
-            if matches!(now, Way::LoseCommit | Way::LoseAnswerToCommit) {
-                wire.orders.send_replace(Way::Pass);
+            if matches!(now, ProxyMode::LoseCommit | ProxyMode::LoseAnswerToCommit) {
+                wire.orders.send_replace(ProxyMode::Pass);
             }
             wire.cut.send_replace(true);
             return;

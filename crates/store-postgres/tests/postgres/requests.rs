@@ -6,24 +6,24 @@ use hapax_engine::clock::ManualClock;
 use hapax_engine::model::{BeginOutcome, RequestEnd};
 use hapax_engine::store::PutOutcome;
 use hapax_postgres_fixture::Database;
-use hapax_store_conformance::fixture::{Ask, Stage, answer, at_once, kept, replayed, run_key, uses};
+use hapax_store_conformance::fixture::{Ask, TestStore, answer, at_once, kept, replayed, run_key, uses};
 use hapax_store_conformance::must;
 use hapax_store_postgres::{Migrated, PostgresOptions, migrate};
 
 use crate::fixture::{database, open, stage};
 
-async fn nodes(url: &str) -> (Vec<Stage>, Arc<ManualClock>) {
+async fn nodes(url: &str) -> (Vec<TestStore>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
     let mut nodes = Vec::new();
     for _ in 0..3 {
         let options = PostgresOptions::default().clock(clock.clone());
-        nodes.push(Stage::new(open(url, options).await, clock.clone()));
+        nodes.push(TestStore::new(open(url, options).await, clock.clone()));
     }
     (nodes, clock)
 }
 
 /// Begins on every node, all at the same moment.
-async fn begin_everywhere(nodes: &[Stage], asks: Vec<Ask<'_>>) -> Vec<BeginOutcome> {
+async fn begin_everywhere(nodes: &[TestStore], asks: Vec<Ask<'_>>) -> Vec<BeginOutcome> {
     at_once(asks.into_iter().enumerate().map(|(n, ask)| {
         let (store, request) = (nodes[n % nodes.len()].store.clone(), ask.request());
         async move { store.request_key_store().unwrap().begin_request(request).await.unwrap() }

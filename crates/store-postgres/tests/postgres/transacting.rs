@@ -12,7 +12,7 @@ use hapax_engine::model::{
 use hapax_engine::store::{StoreError, Transact, TransactOutcome};
 use hapax_engine::{Ctx, Engine, EngineOptions};
 use hapax_postgres_fixture::{Database, Server, Shutdown};
-use hapax_store_conformance::fixture::{ANN, BOB, LEASE, SECOND, Stage};
+use hapax_store_conformance::fixture::{ANN, BOB, LEASE, SECOND, TestStore};
 use hapax_store_conformance::must;
 use hapax_store_postgres::tokio_postgres::{Client, Transaction};
 use hapax_store_postgres::{PostgresOptions, PostgresWork, TransactionStep};
@@ -20,11 +20,11 @@ use tokio::sync::watch;
 
 use crate::dropped_futures::drop_after;
 use crate::fixture::{database, open, stage, until};
-use crate::proxy::{Proxy, Way};
+use crate::proxy::{Proxy, ProxyMode};
 
 /// A store, and the user's table beside it, read from outside.
 struct Bank {
-    t: Stage,
+    t: TestStore,
     admin: Client,
     _database: Database,
 }
@@ -284,14 +284,14 @@ async fn work_in_another_form_is_refused() {
 /// end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_answer_is_lost_books_once() {
-    for (way, was_written) in [(Way::LoseAnswerToCommit, true), (Way::LoseCommit, false)] {
+    for (way, was_written) in [(ProxyMode::LoseAnswerToCommit, true), (ProxyMode::LoseCommit, false)] {
         let database = database().await;
         let proxy = Proxy::start(&database.tcp_url()).await;
         let bank = Bank::at(proxy.url(), database, PostgresOptions::default()).await;
         let run = bank.t.driven().await;
         proxy.set(way);
         let lost = bank.t.store.transact(booking(&run, 1)).await;
-        proxy.set(Way::Pass);
+        proxy.set(ProxyMode::Pass);
         assert!(matches!(lost, Err(StoreError::Unknown(_))), "{way:?}: {lost:?}");
         until("the end of the transaction", Duration::from_secs(30), async || {
             bank.transactions_left().await == 0
@@ -429,7 +429,7 @@ async fn a_workflow_books_once_however_often_it_tries() {
 /// The engine finds the outcome in the log, and continues from there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workflow_whose_commit_is_not_confirmed_books_once() {
-    for (way, calls_needed) in [(Way::LoseAnswerToCommit, 1), (Way::LoseCommit, 2)] {
+    for (way, calls_needed) in [(ProxyMode::LoseAnswerToCommit, 1), (ProxyMode::LoseCommit, 2)] {
         let database = database().await;
         let proxy = Arc::new(Proxy::start(&database.tcp_url()).await);
         let store = open(proxy.url(), PostgresOptions::default()).await;

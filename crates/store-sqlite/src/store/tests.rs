@@ -12,9 +12,9 @@ use crate::limits::{MAX_READERS, QUICK_READ};
 use crate::session::Session;
 
 /// Says which thread writes it; its rows are many enough that the log grows.
-struct Which;
+struct WritingThread;
 
-impl Verb for Which {
+impl Verb for WritingThread {
     type Outcome = ThreadId;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<ThreadId, Fault> {
@@ -25,9 +25,9 @@ impl Verb for Which {
 }
 
 /// The same, as work of a user's would be.
-struct Long;
+struct LongWrite;
 
-impl Verb for Long {
+impl Verb for LongWrite {
     type Outcome = ThreadId;
     const IS_BRIEF: bool = false;
 
@@ -69,35 +69,35 @@ const SLOWLY: Duration = Duration::from_millis(20);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_that_is_alone_writes_itself_unless_that_would_keep_its_thread() {
     let opened = Opened::new(SqliteOptions::default()).await;
-    assert!(opened.write(Which, QUICKLY).await);
-    assert!(!opened.write(Which, SLOWLY).await, "the disk is slow");
-    assert!(!opened.write(Long, QUICKLY).await, "nobody knows how long work of users takes");
+    assert!(opened.write(WritingThread, QUICKLY).await);
+    assert!(!opened.write(WritingThread, SLOWLY).await, "the disk is slow");
+    assert!(!opened.write(LongWrite, QUICKLY).await, "nobody knows how long work of users takes");
     let other = InFlightCount::new(&opened.store.under_way);
-    assert!(!opened.write(Which, QUICKLY).await, "another one is on its way: they share a commit");
+    assert!(!opened.write(WritingThread, QUICKLY).await, "another one is on its way: they share a commit");
     drop(other);
-    assert!(opened.write(Which, QUICKLY).await);
+    assert!(opened.write(WritingThread, QUICKLY).await);
 }
 
 #[tokio::test]
 async fn a_runtime_of_one_thread_is_never_kept() {
     let opened = Opened::new(SqliteOptions::default()).await;
-    assert!(!opened.write(Which, QUICKLY).await);
+    assert!(!opened.write(WritingThread, QUICKLY).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_another_process_may_write_its_turn_is_not_waited_for_by_callers() {
     let opened = Opened::new(SqliteOptions::default().shared(true)).await;
     for _ in 0..3 {
-        assert!(!opened.write(Which, QUICKLY).await);
+        assert!(!opened.write(WritingThread, QUICKLY).await);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_somebody_writes_the_next_one_is_sent_to_the_thread() {
     let opened = Opened::new(SqliteOptions::default()).await;
-    assert!(opened.write(Which, QUICKLY).await);
+    assert!(opened.write(WritingThread, QUICKLY).await);
     let writer_handle = opened.store.writer_handle.clone().unwrap();
-    let (asking, answered) = (std::thread::current().id(), opened.store.write(Which));
+    let (asking, answered) = (std::thread::current().id(), opened.store.write(WritingThread));
     tokio::pin!(answered);
     {
         let _held = writer_handle.lock().unwrap();
@@ -110,11 +110,11 @@ async fn while_somebody_writes_the_next_one_is_sent_to_the_thread() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_is_emptied_also_if_callers_alone_write() {
     let opened = Opened::new(SqliteOptions::default()).await;
-    assert!(opened.write(Which, QUICKLY).await);
+    assert!(opened.write(WritingThread, QUICKLY).await);
     let inbox = opened.store.inbox.as_ref().unwrap();
     let mut longest = 0;
     for _ in 0..1_000 {
-        let (task, mut told) = Job::with_reply(Which);
+        let (task, mut told) = Job::with_reply(WritingThread);
         let mut not_written = Some(task);
         while let Some(task) = not_written.take() {
             if let Some(writer) = opened.store.writer_handle.as_ref().unwrap().lock().unwrap().as_mut() {
@@ -133,9 +133,9 @@ async fn the_log_is_emptied_also_if_callers_alone_write() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_store_is_not_written_by_callers_either() {
     let opened = Opened::new(SqliteOptions::default()).await;
-    assert!(opened.write(Which, QUICKLY).await);
+    assert!(opened.write(WritingThread, QUICKLY).await);
     opened.store.close().await.unwrap();
-    assert!(matches!(opened.store.write(Which).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(opened.store.write(WritingThread).await, Err(StoreError::Unavailable(_))));
 }
 
 /// Which thread finds something.

@@ -24,9 +24,9 @@ impl Verb for Number {
 }
 
 /// InternedNames a workflow, and then breaks a rule of a table.
-struct Poison(&'static str);
+struct FailingWrite(&'static str);
 
-impl Verb for Poison {
+impl Verb for FailingWrite {
     type Outcome = WorkflowRowId;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<WorkflowRowId, Fault> {
@@ -106,7 +106,7 @@ fn a_batch_is_one_commit_and_each_caller_hears_its_own_outcome() {
 fn a_poison_operation_fails_alone() {
     let mut bench = Bench::new();
     let (first, mut heard_first) = Job::with_reply(Number("a"));
-    let (poison, mut heard_poison) = Job::with_reply(Poison("half"));
+    let (poison, mut heard_poison) = Job::with_reply(FailingWrite("half"));
     let (second, mut heard_second) = Job::with_reply(Number("b"));
     bench.writer.write_batch(&mut vec![first, poison, second]);
     heard_first.try_recv().unwrap().unwrap();
@@ -130,7 +130,7 @@ fn a_panic_fails_alone_and_the_writer_lives_on() {
 #[test]
 fn a_number_that_was_rolled_back_is_not_remembered() {
     let mut bench = Bench::new();
-    assert!(bench.write(Poison("order")).is_err());
+    assert!(bench.write(FailingWrite("order")).is_err());
     let name = Name::new("workflow", "order").unwrap();
     assert_eq!(find_numbered(&mut bench, &name), None);
 }
@@ -146,8 +146,8 @@ fn find_numbered(bench: &mut Bench, name: &Name) -> Option<WorkflowRowId> {
 /// is room.
 #[test]
 fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
-    struct Fill(usize);
-    impl Verb for Fill {
+    struct FillPages(usize);
+    impl Verb for FillPages {
         type Outcome = ();
 
         fn apply(&self, session: &mut Session<'_, '_>) -> Result<(), Fault> {
@@ -171,7 +171,7 @@ fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
     let mut batch = Vec::new();
     let mut heard = Vec::new();
     for n in 0..200 {
-        let (task, told) = Job::with_reply(Fill(n));
+        let (task, told) = Job::with_reply(FillPages(n));
         batch.push(task);
         heard.push(told);
     }
@@ -187,7 +187,7 @@ fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
     assert!((1..200).contains(&written), "some fitted and some did not: {written}");
     assert_eq!(bench.names().len(), written);
     bench.execute("PRAGMA max_page_count = 100000");
-    bench.write(Fill(200)).unwrap();
+    bench.write(FillPages(200)).unwrap();
     assert_eq!(bench.names().len(), written + 1);
 }
 
@@ -214,9 +214,9 @@ fn a_failed_commit_is_told_by_what_is_known_about_it() {
 }
 
 /// Writes six hundred pages, all different from the previous number's pages.
-struct Rewrite(u8);
+struct RewritePages(u8);
 
-impl Verb for Rewrite {
+impl Verb for RewritePages {
     type Outcome = ();
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<(), Fault> {
@@ -236,7 +236,7 @@ fn the_log_is_emptied_while_the_writer_works() {
     let writer = Writer::new(opened, Arc::new(ManualClock::default())).unwrap();
     let (inbox, _, thread) = spawn(writer).unwrap();
     for n in 0..30 {
-        let (task, told) = Job::with_reply(Rewrite(n));
+        let (task, told) = Job::with_reply(RewritePages(n));
         assert!(inbox.blocking_send(Message::Task(task)).is_ok());
         told.blocking_recv().unwrap().unwrap();
     }
@@ -255,14 +255,14 @@ fn a_long_read_does_not_keep_the_log_from_being_emptied_afterwards() {
     let reader = open_for_reading(&bench.folder.path().join("test.db"), Pages::Copied).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM hapax_workflows;").unwrap();
     for n in 0..10 {
-        bench.write(Rewrite(n)).unwrap();
+        bench.write(RewritePages(n)).unwrap();
         bench.writer.checkpoint();
     }
     let starved = frames(&bench);
     assert!(starved > CHECKPOINT_FRAMES, "{starved}");
     reader.execute_batch("COMMIT").unwrap();
     for n in 0..2 {
-        bench.write(Rewrite(n)).unwrap();
+        bench.write(RewritePages(n)).unwrap();
         bench.writer.checkpoint();
     }
     assert!(frames(&bench) < CHECKPOINT_FRAMES, "{}", frames(&bench));

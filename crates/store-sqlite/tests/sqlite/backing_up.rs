@@ -25,7 +25,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-async fn has_run(place: &Place, file: &Path, id: u128) -> bool {
+async fn has_run(place: &TestFolder, file: &Path, id: u128) -> bool {
     let store = SqliteStore::open(file, place.options()).await.unwrap();
     let found = store.find_run(&workspace(), RunId::from_u128(id)).await.unwrap().is_some();
     store.close().await.unwrap();
@@ -35,7 +35,7 @@ async fn has_run(place: &Place, file: &Path, id: u128) -> bool {
 /// Each run is started, moved on and closed in commits of its own; a copy that mixed two moments would break an invariant.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_a_file_that_is_written_to_is_as_of_one_moment() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = Arc::new(place.open().await);
     let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let writer = tokio::spawn({
@@ -88,7 +88,7 @@ async fn a_copy_of_a_file_that_is_written_to_is_as_of_one_moment() {
 
 #[tokio::test]
 async fn what_is_there_is_never_overwritten_and_a_failure_leaves_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     start(&store, new_run(facts(1))).await;
     let folder = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ async fn what_is_there_is_never_overwritten_and_a_failure_leaves_nothing() {
 
 #[tokio::test]
 async fn a_backup_replaces_a_file_only_if_that_is_meant_and_nobody_uses_it() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     start(&store, new_run(facts(1))).await;
     let backup = place.folder.path().join("backup.db");
@@ -141,7 +141,7 @@ async fn a_backup_replaces_a_file_only_if_that_is_meant_and_nobody_uses_it() {
 /// A server that was killed leaves a log beside its file. Found beside the restored one it would be taken for its own.
 #[tokio::test]
 async fn the_log_of_the_file_before_is_not_taken_for_that_of_the_restored_one() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     start(&store, new_run(facts(1))).await;
     let backup = place.folder.path().join("backup.db");
@@ -161,7 +161,7 @@ async fn the_log_of_the_file_before_is_not_taken_for_that_of_the_restored_one() 
 
 #[tokio::test]
 async fn a_damaged_backup_is_not_restored() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     for id in 1..=200 {
         let head = start(&store, granted(facts(id))).await;

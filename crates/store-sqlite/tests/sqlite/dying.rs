@@ -14,7 +14,7 @@ const FILE: &str = "HAPAX_TEST_FILE";
 /// Invariant 1: what was acknowledged is there after `kill -9`; invariant 6: nothing is there by half.
 #[tokio::test]
 async fn acknowledged_writes_outlive_a_killed_process() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "dying::writes_until_it_is_killed", "--ignored", "--nocapture"])
         .env(FILE, place.file())

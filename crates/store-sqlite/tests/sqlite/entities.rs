@@ -104,7 +104,7 @@ pub(crate) async fn find(store: &SqliteStore, id: &str, home: &EntityStorage) ->
 /// Beyond the checks in code, the tables themselves reject impossible rows.
 #[tokio::test]
 async fn the_tables_refuse_what_no_operation_can_be() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let entity = make(&store, "1").await;
     let held = begin(&store, close(&EntityStorage::BuiltIn, &entity, 1)).await;
@@ -171,7 +171,7 @@ async fn the_tables_refuse_what_no_operation_can_be() {
 /// Each way to ask for operations is a statement of its own; all of them say the same.
 #[tokio::test]
 async fn every_list_of_operations_agrees_with_the_plain_one() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     for id in 0..12u128 {
         let entity = make(&store, &format!("i{id}")).await;
@@ -241,7 +241,7 @@ async fn every_list_of_operations_agrees_with_the_plain_one() {
 /// S1.9
 #[tokio::test]
 async fn the_work_of_an_action_and_the_new_status_are_one_commit() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let file = Connection::open(place.file()).unwrap();
     file.execute_batch("CREATE TABLE payments (amount INTEGER NOT NULL UNIQUE)").unwrap();
@@ -300,7 +300,7 @@ async fn the_work_of_an_action_and_the_new_status_are_one_commit() {
 /// Transitions of many callers share the flush of the disk, and none sees another's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_on_distinct_entities_do_not_disturb_each_other() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = Arc::new(place.open().await);
     let callers: Vec<_> = (1..=64u128)
         .map(|id| {

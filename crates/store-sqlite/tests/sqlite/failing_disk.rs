@@ -12,7 +12,7 @@ const FILE: &str = "HAPAX_TEST_FILE";
 const RUNS: u128 = 12;
 
 /// Runs the child with its `nth` flush (of each thread) failing, and gives back what it said.
-fn run_with_failing_flush(place: &Place, nth: usize) -> String {
+fn run_with_failing_flush(place: &TestFolder, nth: usize) -> String {
     let output = Command::new("strace")
         .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"])
         .arg("-e")
@@ -32,7 +32,7 @@ fn run_with_failing_flush(place: &Place, nth: usize) -> String {
 async fn a_failed_flush_is_never_told_as_done_nor_as_not_done() {
     let mut unknown = 0;
     for nth in 1..=8 {
-        let place = Place::new();
+        let place = TestFolder::new();
         let said = run_with_failing_flush(&place, nth);
         let done: Vec<u128> =
             said.lines().filter_map(|line| line.strip_prefix("done ")?.parse().ok()).collect();

@@ -19,14 +19,14 @@ use tempfile::TempDir;
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
 /// A folder that goes away with the test, and a clock that stands still.
-pub(crate) struct Place {
+pub(crate) struct TestFolder {
     pub(crate) folder: TempDir,
     pub(crate) clock: Arc<ManualClock>,
 }
 
-impl Place {
+impl TestFolder {
     pub(crate) fn new() -> Self {
-        Place { folder: TempDir::new().unwrap(), clock: Arc::new(ManualClock::default()) }
+        TestFolder { folder: TempDir::new().unwrap(), clock: Arc::new(ManualClock::default()) }
     }
 
     pub(crate) fn file(&self) -> PathBuf {

@@ -38,7 +38,7 @@ fn finish(id: &InboundEventId, attempts: u32, status: InboundEventStatus) -> Fin
 
 #[tokio::test]
 async fn an_event_is_taken_in_once_whatever_it_carries_the_second_time() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let first = receive(&store, event("evt_1")).await;
     assert_eq!(store.find_inbound_event(&first.id).await.unwrap().as_ref(), Some(&first));
@@ -58,7 +58,7 @@ async fn an_event_is_taken_in_once_whatever_it_carries_the_second_time() {
 
 #[tokio::test]
 async fn what_became_of_an_event_is_written_once_per_attempt() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let hook = receive(&store, event("evt_1")).await;
     place.clock.advance(LEASE);
@@ -81,7 +81,7 @@ async fn what_became_of_an_event_is_written_once_per_attempt() {
 
 #[tokio::test]
 async fn events_are_listed_newest_first_and_forgotten_when_they_are_old_and_done() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let mut events = Vec::new();
     for name in ["a", "b", "c", "d"] {

@@ -18,7 +18,7 @@ use rusqlite::Connection;
 use crate::fixture::*;
 
 /// Makes a file as a program of that version would have.
-fn file_of_version(place: &Place, version: usize) -> Connection {
+fn file_of_version(place: &TestFolder, version: usize) -> Connection {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
     let mut migrations: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     migrations.sort();
@@ -51,7 +51,7 @@ const ROWS: &str = "
 /// Old keys, promises and items mean what they meant; new ones stand beside them.
 #[tokio::test]
 async fn a_file_of_version_two_keeps_its_keys_promises_and_items() {
-    let place = Place::new();
+    let place = TestFolder::new();
     file_of_version(&place, 2).execute_batch(ROWS).unwrap();
     let store = place.open().await;
     let run = RunId::from_u128(1);
@@ -109,13 +109,13 @@ async fn a_file_of_version_two_keeps_its_keys_promises_and_items() {
 /// A new file and a migrated one have the same tables.
 #[tokio::test]
 async fn a_file_that_was_brought_up_to_date_has_the_tables_of_a_new_one() {
-    let schema = |place: &Place| {
+    let schema = |place: &TestFolder| {
         let file = Connection::open(place.file()).unwrap();
         let mut list = file.prepare("SELECT type, name, sql FROM sqlite_schema ORDER BY type, name").unwrap();
         let rows = list.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
         rows.map(Result::unwrap).collect::<Vec<(String, String, Option<String>)>>()
     };
-    let (new, old) = (Place::new(), Place::new());
+    let (new, old) = (TestFolder::new(), TestFolder::new());
     new.open().await.close().await.unwrap();
     file_of_version(&old, 2).execute_batch(ROWS).unwrap();
     assert_eq!(find_schema(&old.file()).unwrap().pending.len(), 8);

@@ -16,7 +16,7 @@ async fn refused(path: &Path) -> OpenError {
 
 #[tokio::test]
 async fn a_missing_folder_is_named_and_not_made() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let folder = place.folder.path().join("no").join("such");
     let error = refused(&folder.join("orders.db")).await;
     assert!(matches!(&error, OpenError::NoFolder { folder: missing } if *missing == folder), "{error:?}");
@@ -26,14 +26,14 @@ async fn a_missing_folder_is_named_and_not_made() {
 
 #[tokio::test]
 async fn a_folder_is_not_a_file() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let error = refused(place.folder.path()).await;
     assert!(matches!(error, OpenError::IsFolder { .. }), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_file_that_is_no_database_is_left_alone() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let text = "orders,customers\n".repeat(500);
     fs::write(place.file(), &text).unwrap();
     let error = refused(&place.file()).await;
@@ -43,7 +43,7 @@ async fn a_file_that_is_no_database_is_left_alone() {
 
 #[tokio::test]
 async fn the_database_of_another_program_is_left_alone() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let foreign = Connection::open(place.file()).unwrap();
     foreign.execute_batch("CREATE TABLE customers (name TEXT); PRAGMA user_version = 7;").unwrap();
     drop(foreign);
@@ -56,7 +56,7 @@ async fn the_database_of_another_program_is_left_alone() {
 /// Invariant 62: a program that is too old refuses to touch a newer schema.
 #[tokio::test]
 async fn a_newer_schema_is_refused_with_both_versions() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.open().await.close().await.unwrap();
     Connection::open(place.file()).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
     let error = refused(&place.file()).await;
@@ -67,7 +67,7 @@ async fn a_newer_schema_is_refused_with_both_versions() {
 
 #[tokio::test]
 async fn a_truncated_file_is_called_damaged() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     for id in 1..200 {
         start(&store, with_key(id, &format!("key-{id}"), "x")).await;
@@ -82,7 +82,7 @@ async fn a_truncated_file_is_called_damaged() {
 
 #[tokio::test]
 async fn a_page_of_rubbish_breaks_what_touches_it_and_nothing_panics() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     for id in 1..200 {
         start(&store, granted(facts(id))).await;
@@ -112,7 +112,7 @@ async fn a_place_that_cannot_be_written_is_told_as_that() {
 
 #[tokio::test]
 async fn a_file_without_write_permission_is_told_as_that() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.open().await.close().await.unwrap();
     fs::set_permissions(place.file(), fs::Permissions::from_mode(0o400)).unwrap();
     match fs::File::options().append(true).open(place.file()) {
@@ -126,7 +126,7 @@ async fn a_file_without_write_permission_is_told_as_that() {
 
 #[tokio::test]
 async fn only_the_owner_may_read_the_files() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     start(&store, new_run(facts(1))).await;
     for end in ["", "-wal", "-shm", "-owner"] {
@@ -138,7 +138,7 @@ async fn only_the_owner_may_read_the_files() {
 
 #[tokio::test]
 async fn looking_at_a_file_that_is_not_there_makes_none() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let error = SqliteStore::open(place.file(), place.options().read_only(true)).await.unwrap_err();
     assert!(matches!(error, OpenError::Missing { .. }), "{error:?}");
     assert!(!place.file().exists());
@@ -146,7 +146,7 @@ async fn looking_at_a_file_that_is_not_there_makes_none() {
 
 #[tokio::test]
 async fn an_empty_file_becomes_a_store() {
-    let place = Place::new();
+    let place = TestFolder::new();
     fs::write(place.file(), "").unwrap();
     let look = SqliteStore::open(place.file(), place.options().read_only(true)).await.unwrap_err();
     assert!(matches!(look, OpenError::Older { found: 0, .. }), "{look:?}");

@@ -11,7 +11,7 @@ use crate::fixture::*;
 /// Fault 30: a second server on the same file is refused, and told who has it.
 #[tokio::test]
 async fn a_second_opener_is_told_who_has_the_file() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let _store = place.open().await;
     let error = SqliteStore::open(place.file(), place.options()).await.unwrap_err();
     let OpenError::Owned { who, .. } = &error else { panic!("{error:?}") };
@@ -23,7 +23,7 @@ async fn a_second_opener_is_told_who_has_the_file() {
 
 #[tokio::test]
 async fn a_link_to_the_file_is_the_same_file() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let _store = place.open().await;
     let link = place.folder.path().join("link.db");
     std::os::unix::fs::symlink(place.file(), &link).unwrap();
@@ -33,7 +33,7 @@ async fn a_link_to_the_file_is_the_same_file() {
 
 #[tokio::test]
 async fn a_file_is_free_again_once_it_is_closed_or_dropped() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     start(&store, new_run(facts(1))).await;
     store.close().await.unwrap();
@@ -46,7 +46,7 @@ async fn a_file_is_free_again_once_it_is_closed_or_dropped() {
 
 #[tokio::test]
 async fn a_closed_store_says_so_and_can_be_closed_again() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     store.close().await.unwrap();
     store.close().await.unwrap();
@@ -60,7 +60,7 @@ async fn a_closed_store_says_so_and_can_be_closed_again() {
 
 #[tokio::test]
 async fn looking_on_works_meanwhile_and_writes_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let run = start(&store, granted(facts(1))).await;
     let look = SqliteStore::open(place.file(), place.options().read_only(true)).await.unwrap();
@@ -83,7 +83,7 @@ async fn looking_on_works_meanwhile_and_writes_nothing() {
 
 #[tokio::test]
 async fn an_owner_knows_that_every_lease_before_it_is_dead() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let parked = start(&store, granted(facts(2))).await;
@@ -115,7 +115,7 @@ fn claim_outbox(owner: u128) -> ClaimOutbox {
 
 #[tokio::test]
 async fn an_owner_knows_that_every_delivery_before_it_is_dead() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let later =
@@ -137,7 +137,7 @@ async fn an_owner_knows_that_every_delivery_before_it_is_dead() {
 
 #[tokio::test]
 async fn several_may_share_and_leases_keep_them_apart() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let shared = || SqliteStore::open(place.file(), place.options().shared(true));
     let (one, other) = (shared().await.unwrap(), shared().await.unwrap());
     let held = start(&one, granted(facts(1))).await;
@@ -159,7 +159,7 @@ async fn several_may_share_and_leases_keep_them_apart() {
 
 #[tokio::test]
 async fn owning_and_sharing_exclude_each_other() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let owner = place.open().await;
     let error = SqliteStore::open(place.file(), place.options().shared(true)).await.unwrap_err();
     assert!(matches!(&error, OpenError::Owned { who, .. } if !who.shared), "{error:?}");
@@ -172,7 +172,7 @@ async fn owning_and_sharing_exclude_each_other() {
 /// Fault 30: SQLite alone would go on writing into a file that nobody can find.
 #[tokio::test]
 async fn a_file_that_was_removed_or_replaced_takes_no_more_writes() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     start(&store, new_run(facts(1))).await;
     let aside = place.folder.path().join("aside.db");

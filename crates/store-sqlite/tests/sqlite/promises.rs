@@ -117,7 +117,7 @@ fn resolved(promise: &Promise) -> bool {
     promise.state.status() == PromiseStatus::Resolved
 }
 
-fn count(place: &Place, table: &str) -> i64 {
+fn count(place: &TestFolder, table: &str) -> i64 {
     let sql = format!("SELECT count(*) FROM {table}");
     Connection::open(place.file()).unwrap().query_row(&sql, [], |row| row.get(0)).unwrap()
 }
@@ -125,7 +125,7 @@ fn count(place: &Place, table: &str) -> i64 {
 /// S4.22, S4.25, S4.35: found by its key, settled by its key, for as long as its maker asked.
 #[tokio::test]
 async fn a_promise_is_found_and_settled_by_its_key() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let promise = keyed(run_promise(&store, &held, "paid"), "stripe:ch_1");
@@ -162,7 +162,7 @@ async fn a_promise_is_found_and_settled_by_its_key() {
 /// S4.27: an expired key is free.
 #[tokio::test]
 async fn a_key_names_one_promise() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let (first, second) = (start(&store, granted(facts(1))).await, start(&store, granted(facts(2))).await);
     let own = keyed(run_promise(&store, &first, "paid"), "k");
@@ -190,7 +190,7 @@ async fn a_key_names_one_promise() {
 /// G4.1: nothing is lost if the settler is faster than the run; kept once, seen while it waits, and forgotten with its key.
 #[tokio::test]
 async fn a_settlement_that_comes_early_waits_for_its_promise() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let until = store.now().plus(KEEP);
     assert_eq!(
@@ -235,7 +235,7 @@ async fn a_settlement_that_comes_early_waits_for_its_promise() {
 /// One that nobody made in time is not given to a promise that is made later.
 #[tokio::test]
 async fn an_early_settlement_that_expired_settles_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     kept(&store, by_key("k", "late")).await;
     place.clock.advance(KEEP);
@@ -249,7 +249,7 @@ async fn an_early_settlement_that_expired_settles_nothing() {
 
 #[tokio::test]
 async fn a_promise_that_stands_alone_is_made_once_and_reads_back_whole() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let promise = Promise {
         create_key: Some(key("create")),
@@ -309,7 +309,7 @@ async fn a_promise_that_stands_alone_is_made_once_and_reads_back_whole() {
 /// However many stand otherwise, a page looks at a bounded number: it may be short, and says where to go on.
 #[tokio::test]
 async fn one_open_promise_among_very_many_is_found_page_by_page() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     created(&store, standalone(&store, "z-open")).await;
     store.close().await.unwrap();
@@ -347,7 +347,7 @@ async fn one_open_promise_among_very_many_is_found_page_by_page() {
 /// Settled before or after they began to wait: no run sleeps through it.
 #[tokio::test]
 async fn runs_that_wait_for_a_promise_that_stands_alone_are_woken_by_it() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let made = standalone(&store, "approval");
     created(&store, made.clone()).await;
@@ -384,7 +384,7 @@ async fn runs_that_wait_for_a_promise_that_stands_alone_are_woken_by_it() {
 /// A run that begins anew lets go of its promises, their keys and tokens, and of what it waited for; so does one that is purged.
 #[tokio::test]
 async fn promises_go_with_their_run_and_nothing_is_left_of_them() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let made = standalone(&store, "approval");
     created(&store, made.clone()).await;
@@ -441,7 +441,7 @@ async fn promises_go_with_their_run_and_nothing_is_left_of_them() {
 
 #[tokio::test]
 async fn promises_that_stand_alone_are_purged_when_they_are_over_and_nobody_waits() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     for (id, text) in [("settled", "s"), ("awaited", "w")] {
         created(&store, keyed(standalone(&store, id), text)).await;
@@ -468,7 +468,7 @@ async fn promises_that_stand_alone_are_purged_when_they_are_over_and_nobody_wait
 
 #[tokio::test]
 async fn the_key_of_a_promise_is_released_only_when_nobody_needs_it() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let release = async |text: &str| {
         let note = JournalEntry {
@@ -514,7 +514,7 @@ async fn the_key_of_a_promise_is_released_only_when_nobody_needs_it() {
 /// G4.4: a run and a promise may have the same text as key; each is counted by itself, and anew when it is given anew.
 #[tokio::test]
 async fn keys_of_runs_and_promises_do_not_meet() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     start(&store, with_key(1, "k", "a")).await;
     created(&store, keyed(standalone(&store, "a"), "k")).await;
@@ -537,7 +537,7 @@ async fn keys_of_runs_and_promises_do_not_meet() {
 /// S4.36: of many who make a promise under one key at the same time one wins, and an early settlement meets exactly that one.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_makers_of_one_key_one_wins_and_no_settlement_is_lost() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = std::sync::Arc::new(place.open().await);
     for round in 0..50 {
         let text = format!("k{round}");
@@ -570,7 +570,7 @@ async fn of_many_makers_of_one_key_one_wins_and_no_settlement_is_lost() {
 /// S4.8, S4.34, S4.11, S4.15: the table rejects keys that name two objects, or never name one.
 #[tokio::test]
 async fn the_table_of_keys_refuses_what_no_key_can_be() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.open().await.close().await.unwrap();
     let file = Connection::open(place.file()).unwrap();
     let insert = |kind: i64, run: Option<[u8; 16]>, promise: Option<&str>, print: Option<[u8; 32]>, ends| {
@@ -610,7 +610,7 @@ async fn steered(store: &SqliteStore, request: CommandRun) {
 /// Subscribers are notified about runs that the store itself ends.
 #[tokio::test]
 async fn runs_that_end_by_a_command_are_announced_with_their_children() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let parent = start(&store, new_run(facts(1))).await;
     for (id, grants) in [(2, false), (3, true)] {

@@ -6,22 +6,22 @@ use std::sync::Arc;
 
 use hapax_engine::model::BeginOutcome;
 use hapax_engine::store::{KeyRef, StoreError};
-use hapax_store_conformance::fixture::{HOLD, Stage, answer, replayed, run_key, uses};
+use hapax_store_conformance::fixture::{HOLD, TestStore, answer, replayed, run_key, uses};
 use hapax_store_conformance::must;
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 
 use crate::fixture::*;
 
-async fn stage(place: &Place, options: SqliteOptions) -> Stage {
+async fn stage(place: &TestFolder, options: SqliteOptions) -> TestStore {
     let store = SqliteStore::open(place.file(), options).await.unwrap();
-    Stage::new(Arc::new(store), place.clock.clone())
+    TestStore::new(Arc::new(store), place.clock.clone())
 }
 
 /// A replay, a conflict and a wait cost no commit: a store that cannot write can tell them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_writes_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let t = stage(&place, place.options()).await;
     let answered = t.answered("answered").await;
     let held = t.ask("held").begin().await;
@@ -37,7 +37,7 @@ async fn a_replay_writes_nothing() {
 /// The only process with the file knows that no request is in progress any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_of_a_process_that_died_is_taken_over_at_once() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let t = stage(&place, place.options()).await;
     let (held, answered) = (t.ask("held").begin().await, t.answered("answered").await);
     t.store.close().await.unwrap();
@@ -55,7 +55,7 @@ async fn a_request_of_a_process_that_died_is_taken_over_at_once() {
 /// A file of the version before is brought up to date with what it holds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_of_the_version_before_is_brought_up_to_date() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let first = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/0001_runs_steps_keys.sql");
     let old = Connection::open(place.file()).unwrap();
     old.execute_batch(&fs::read_to_string(first).unwrap()).unwrap();

@@ -12,7 +12,7 @@ use crate::fixture::*;
 const RUNS: u128 = 40;
 
 /// How many of the runs are there; checks that they are the first ones, each whole.
-async fn prefix(place: &Place, file: &Path) -> u128 {
+async fn prefix(place: &TestFolder, file: &Path) -> u128 {
     let store = SqliteStore::open(file, place.options()).await.unwrap();
     let (effects, mut found) = (effects(&store).await, 0);
     for id in 1..=RUNS {
@@ -39,7 +39,7 @@ async fn prefix(place: &Place, file: &Path) -> u128 {
 
 #[tokio::test]
 async fn a_log_cut_anywhere_reopens_to_a_prefix_of_the_commits() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     for id in 1..=RUNS {
         let head = start(&store, granted(facts(id))).await;
@@ -66,7 +66,7 @@ async fn a_log_cut_anywhere_reopens_to_a_prefix_of_the_commits() {
 /// Fault 29: bits that rot in the log cost the commits from there on, and no others.
 #[tokio::test]
 async fn a_rotten_log_reopens_to_a_prefix_of_the_commits() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     for id in 1..=RUNS {
         let head = start(&store, granted(facts(id))).await;

@@ -33,7 +33,7 @@ fn transact(
     Transact { work: Box::new(SqliteWork::new(work)), record: Box::new(record) }
 }
 
-fn ledger(place: &Place) -> Vec<i64> {
+fn ledger(place: &TestFolder) -> Vec<i64> {
     let reader = Connection::open(place.file()).unwrap();
     let Ok(mut list) = reader.prepare("SELECT amount FROM ledger ORDER BY amount") else { return Vec::new() };
     list.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
@@ -50,7 +50,7 @@ async fn posts(store: &SqliteStore) -> Vec<OutboxMessage> {
 
 #[tokio::test]
 async fn work_and_record_are_one_commit() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let done = store.transact(transact(&held, |connection| book(connection, 42))).await.unwrap();
@@ -63,7 +63,7 @@ async fn work_and_record_are_one_commit() {
 
 #[tokio::test]
 async fn work_that_fails_panics_or_comes_too_late_leaves_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let failed = transact(&held, |connection| {
@@ -91,7 +91,7 @@ async fn work_that_fails_panics_or_comes_too_late_leaves_nothing() {
 
 #[tokio::test]
 async fn work_can_neither_end_the_transaction_nor_write_what_is_ours() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     for sql in [
@@ -125,7 +125,7 @@ async fn work_can_neither_end_the_transaction_nor_write_what_is_ours() {
 /// A conflict clause can end the transaction without the work saying so; the others in the batch must not notice.
 #[tokio::test]
 async fn work_that_takes_the_transaction_down_with_it_fails_alone() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = Arc::new(place.open().await);
     let mut runs = Vec::new();
     for id in 1..=20 {
@@ -162,7 +162,7 @@ async fn work_that_takes_the_transaction_down_with_it_fails_alone() {
 
 #[tokio::test]
 async fn work_in_another_form_is_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let odd = Transact { work: Box::new("a string"), ..transact(&held, |_| Ok(1)) };
@@ -190,7 +190,7 @@ async fn process_order(ctx: Ctx, amount: i64) -> Result<i64, Failure> {
 
 #[tokio::test]
 async fn a_workflow_books_once_however_often_it_tries() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = SqliteStore::open(place.file(), SqliteOptions::default()).await.unwrap();
     let engine =
         Engine::launch(Arc::new(store), Arc::new(SystemClock::new()), EngineOptions::default()).unwrap();

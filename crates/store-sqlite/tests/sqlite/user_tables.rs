@@ -27,14 +27,14 @@ fn in_table(name: &str) -> EntityStorage {
 }
 
 /// The user's own code, on a connection of its own.
-fn user(place: &Place, sql: &str) {
+fn user(place: &TestFolder, sql: &str) {
     let connection = Connection::open(place.file()).unwrap();
     connection.busy_timeout(Duration::from_secs(5)).unwrap();
     connection.execute_batch(sql).unwrap();
 }
 
 /// The columns of the row with rowid 1 or 42.
-fn row(place: &Place, table: &str) -> (Value, i64, Value) {
+fn row(place: &TestFolder, table: &str) -> (Value, i64, Value) {
     let select = format!("SELECT status, version, updated_at FROM {table} ORDER BY rowid LIMIT 1");
     let get = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     Connection::open(place.file()).unwrap().query_row(&select, [], get).unwrap()
@@ -73,7 +73,7 @@ async fn listed(store: &SqliteStore, request: ListEntities) -> Vec<String> {
 /// The whole way of a row whose id is a number, whose instant is one too, and which was made while the store was open.
 #[tokio::test]
 async fn a_row_with_whole_numbers_is_found_claimed_and_closed() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let home = in_table("invoices");
     assert!(why(store.check_table(&table("invoices")).await).contains("no table invoices"));
@@ -107,7 +107,7 @@ async fn a_row_with_whole_numbers_is_found_claimed_and_closed() {
 
     let held = begin(&store, close(&home, &entity, 1)).await;
     let now = || Value::Integer(store.now().as_millis());
-    let of_42 = |place: &Place| {
+    let of_42 = |place: &TestFolder| {
         user(place, "DELETE FROM invoices WHERE id <> 42");
         row(place, "invoices")
     };
@@ -120,7 +120,7 @@ async fn a_row_with_whole_numbers_is_found_claimed_and_closed() {
 /// The type of the column says how instants are written, whatever was in the row before.
 #[tokio::test]
 async fn instants_are_written_as_the_column_asks_and_read_as_they_are() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let at = "2023-11-14T22:13:20.123Z";
     for (number, (declared, before, read)) in [
@@ -161,7 +161,7 @@ async fn instants_are_written_as_the_column_asks_and_read_as_they_are() {
 /// S1.14: what something else left in a transient status goes back, however its instant is written; what an operation holds stays.
 #[tokio::test]
 async fn strays_go_back_unless_they_are_held_or_young() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     for (table_name, declared) in [("a", "TEXT"), ("b", "INTEGER")] {
         let (home, table) = (in_table(table_name), table(table_name));
@@ -222,7 +222,7 @@ async fn strays_go_back_unless_they_are_held_or_young() {
 
 #[tokio::test]
 async fn a_table_that_cannot_be_used_is_refused_in_words() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     user(
         &place,
@@ -277,7 +277,7 @@ async fn a_table_that_cannot_be_used_is_refused_in_words() {
 /// A table may come, go and come back in another shape while statements over it are at hand.
 #[tokio::test]
 async fn a_table_that_is_made_anew_under_the_store_is_found_in_its_new_shape() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let home = in_table("invoices");
     let columns = "id TEXT PRIMARY KEY, status TEXT, version INTEGER, updated_at";
@@ -298,7 +298,7 @@ async fn a_table_that_is_made_anew_under_the_store_is_found_in_its_new_shape() {
 /// The user's own rules hold: a row that does not take the transient status is not claimed, and nobody else's writes go with it.
 #[tokio::test]
 async fn a_row_that_does_not_take_the_status_refuses_its_operation_alone() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = Arc::new(place.open().await);
     user(
         &place,
@@ -350,7 +350,7 @@ async fn a_row_that_does_not_take_the_status_refuses_its_operation_alone() {
 /// S1.10: the action writes its row and others in the transaction that flips the status.
 #[tokio::test]
 async fn an_action_writes_the_row_in_the_transaction_that_closes_it() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     user(
         &place,
@@ -403,7 +403,7 @@ async fn an_action_writes_the_row_in_the_transaction_that_closes_it() {
 /// A row that no entity can be says which row and which column.
 #[tokio::test]
 async fn a_row_that_cannot_be_read_is_named() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     user(
         &place,

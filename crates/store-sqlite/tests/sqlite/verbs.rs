@@ -78,7 +78,7 @@ fn failed() -> RunResult {
 
 #[tokio::test]
 async fn a_run_reads_back_as_it_was_written() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let parent = start(&store, granted(facts(1))).await;
     let full = RunFacts {
@@ -102,7 +102,7 @@ async fn a_run_reads_back_as_it_was_written() {
 
 #[tokio::test]
 async fn a_key_names_one_run_and_a_subject_one_open_run() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let first = start(&store, with_key(1, "k", "a")).await;
     assert!(matches!(store.start_run(with_key(1, "k", "a")).await.unwrap(), StartOutcome::Created(_)));
@@ -122,7 +122,7 @@ async fn a_key_names_one_run_and_a_subject_one_open_run() {
 
 #[tokio::test]
 async fn an_id_of_another_workspace_is_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     start(&store, new_run(facts(1))).await;
     let elsewhere = RunFacts { workspace: WorkspaceId::new("elsewhere").unwrap(), ..facts(1) };
@@ -131,7 +131,7 @@ async fn an_id_of_another_workspace_is_refused() {
 
 #[tokio::test]
 async fn due_runs_are_claimed_by_priority_then_by_how_long_they_are_due() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let now = store.now();
     let due_in = |ms| now.plus(Duration::from_millis(ms));
@@ -155,7 +155,7 @@ async fn due_runs_are_claimed_by_priority_then_by_how_long_they_are_due() {
 
 #[tokio::test]
 async fn a_lease_is_renewed_by_its_holder_and_taken_over_when_it_ends() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let renewal = RenewLeases {
@@ -178,7 +178,7 @@ async fn a_lease_is_renewed_by_its_holder_and_taken_over_when_it_ends() {
 
 #[tokio::test]
 async fn steps_are_recorded_under_version_and_fence() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let write = one_step(&store, &held, "charge");
@@ -202,7 +202,7 @@ async fn steps_are_recorded_under_version_and_fence() {
 /// Invariant 18: the fence guards by itself, also where the version would let the write pass.
 #[tokio::test]
 async fn no_kind_of_write_passes_under_an_old_fence() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let old = start(&store, granted(facts(1))).await;
     place.clock.advance(LEASE);
@@ -223,7 +223,7 @@ async fn no_kind_of_write_passes_under_an_old_fence() {
 
 #[tokio::test]
 async fn every_state_of_a_step_reads_back() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let at = store.now();
@@ -264,7 +264,7 @@ async fn every_state_of_a_step_reads_back() {
 
 #[tokio::test]
 async fn a_run_that_parks_without_having_seen_all_is_due_at_once() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let stored = store.send_signal(signal(held.id(), Some("s1"))).await.unwrap();
@@ -301,7 +301,7 @@ async fn a_run_that_parks_without_having_seen_all_is_due_at_once() {
 
 #[tokio::test]
 async fn a_promise_settles_once_and_wakes_its_run() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let deadline_at = Some(store.now().plus(LEASE));
@@ -351,7 +351,7 @@ async fn a_promise_settles_once_and_wakes_its_run() {
 
 #[tokio::test]
 async fn a_promise_past_its_deadline_has_timed_out_for_all_who_look() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let id = PromiseId::from_stored("p");
@@ -368,7 +368,7 @@ async fn a_promise_past_its_deadline_has_timed_out_for_all_who_look() {
 
 #[tokio::test]
 async fn continue_as_new_begins_with_a_new_input_and_an_empty_history() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let held = advance(&store, one_step(&store, &held, "a")).await;
@@ -384,7 +384,7 @@ async fn continue_as_new_begins_with_a_new_input_and_an_empty_history() {
 
 #[tokio::test]
 async fn the_end_of_a_run_reaches_its_key_its_parent_and_its_children() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let parent = start(&store, granted(facts(1))).await;
     let child_of = |id, on_close| RunFacts {
@@ -429,7 +429,7 @@ async fn the_end_of_a_run_reaches_its_key_its_parent_and_its_children() {
 
 #[tokio::test]
 async fn a_key_ages_from_the_end_of_its_run_and_is_purged() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let mut new = with_key(1, "k", "a");
     let retention = KeyRetention { keep_for: Some(LEASE), on_failure: KeyOnFailure::Keep };
@@ -458,7 +458,7 @@ async fn a_key_ages_from_the_end_of_its_run_and_is_purged() {
 
 #[tokio::test]
 async fn keys_that_expired_together_go_in_their_order() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let retention = KeyRetention { keep_for: Some(LEASE), on_failure: KeyOnFailure::Keep };
     for (id, workspace) in [(1, "b"), (2, "a")] {
@@ -476,7 +476,7 @@ async fn keys_that_expired_together_go_in_their_order() {
 
 #[tokio::test]
 async fn people_pause_resume_cancel_and_retry() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let cancel = || RunCommand::Cancel { reason: "customer left".into() };
 
@@ -516,7 +516,7 @@ async fn people_pause_resume_cancel_and_retry() {
 
 #[tokio::test]
 async fn a_retry_does_not_take_a_key_or_a_subject_from_another_run() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let release = KeyRetention { keep_for: None, on_failure: KeyOnFailure::Release };
     let keyed = |id| RunFacts { retention: release, ..(*with_key(id, "k", "a").facts).clone() };
@@ -535,7 +535,7 @@ async fn a_retry_does_not_take_a_key_or_a_subject_from_another_run() {
 
 #[tokio::test]
 async fn lists_are_newest_first_and_filtered() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     for id in 1..=6 {
         start(&store, granted(facts(id))).await;
@@ -591,7 +591,7 @@ async fn lists_are_newest_first_and_filtered() {
 
 #[tokio::test]
 async fn keys_are_listed_in_order_across_workspaces() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     for (id, workspace, key) in [(1, "b", "1"), (2, "a", "2"), (3, "b", "0"), (4, "a", "1")] {
         let mut new = with_key(id, key, "x");
@@ -608,7 +608,7 @@ async fn keys_are_listed_in_order_across_workspaces() {
 
 #[tokio::test]
 async fn nothing_is_known_of_a_workspace_that_was_never_used() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let elsewhere = WorkspaceId::new("elsewhere").unwrap();

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::documents::ENTITY;
 use crate::http::{Answer, Request};
-use crate::plan::Work;
+use crate::plan::WorkItem;
 use crate::world::{World, is_final};
 
 /// Keys that one impatient person tries, at most.
@@ -21,14 +21,14 @@ pub struct InvoiceDone {
 }
 
 /// Replaces the document. As soon as that is acknowledged, an object is made and paid on other nodes.
-pub async fn replace_and_pay(world: &World, work: &Work) -> Result<Option<InvoiceDone>> {
+pub async fn replace_and_pay(world: &World, work: &WorkItem) -> Result<Option<InvoiceDone>> {
     let Some(document) = world.replace_entity_document(work.node, &work.op).await? else { return Ok(None) };
-    let elsewhere = Work { node: work.node + 1, ..work.clone() };
+    let elsewhere = WorkItem { node: work.node + 1, ..work.clone() };
     let done = pay_and_close(world, &elsewhere).await?;
     Ok(Some(InvoiceDone { document: Some(document), ..done }))
 }
 
-pub async fn pay_and_close(world: &World, work: &Work) -> Result<InvoiceDone> {
+pub async fn pay_and_close(world: &World, work: &WorkItem) -> Result<InvoiceDone> {
     let body = json!({ "id": work.op, "status": "open" });
     let request = Request::post(format!("/api/v1/entities/{ENTITY}"), &body).about(&work.op);
     let made = world.ask(work.node, &request).await?;
@@ -50,7 +50,7 @@ pub async fn pay_and_close(world: &World, work: &Work) -> Result<InvoiceDone> {
 }
 
 /// One person pays: again under the same key while nobody knows, under a new one when the server says that it failed.
-async fn pay(world: &World, work: &Work, who: &str, node: usize) -> Result<InvoiceDone> {
+async fn pay(world: &World, work: &WorkItem, who: &str, node: usize) -> Result<InvoiceDone> {
     let mut told = InvoiceDone::default();
     for try_number in 0..MAX_KEYS {
         let key = format!("pay:{who}:{try_number}:{}", work.op);

@@ -7,13 +7,13 @@ use futures_util::future::BoxFuture;
 use hapax_api::Problem;
 use tokio::time::sleep;
 
-use super::offices::Office;
-use super::weather::Fate;
+use super::network_faults::RequestFault;
+use super::simulated_nodes::NodeSessions;
 use super::world::World;
 use crate::Workers;
 
-/// What a worker learns of its request.
-pub enum Told<T> {
+/// Result of a request, as the worker sees it.
+pub enum LineAnswer<T> {
     Answer(T),
     /// The server refused it.
     Refused(Problem),
@@ -27,53 +27,53 @@ pub type Act<T> = Arc<dyn Fn(Arc<Workers>) -> BoxFuture<'static, Result<T, Probl
 /// Sends a request over the line to `via`, which passes it on to `office` if that is another one.
 pub async fn send<T: Send + 'static>(
     world: &Arc<World>,
-    via: &Office,
-    office: &Office,
+    via: &NodeSessions,
+    office: &NodeSessions,
     act: Act<T>,
-) -> (Told<T>, bool) {
+) -> (LineAnswer<T>, bool) {
     let journey = world.journey(true, true);
     sleep(journey.out).await;
     via.node.thawed().await;
     if via.node.is_dead() {
-        return (Told::NoAnswer, false);
+        return (LineAnswer::NoAnswer, false);
     }
     let mut came_twice = false;
     let told = match journey.fate {
-        Fate::Refuse | Fate::LoseRequest => Told::NoAnswer,
-        Fate::Hang { takes_effect } => {
+        RequestFault::Refuse | RequestFault::LoseRequest => LineAnswer::NoAnswer,
+        RequestFault::Hang { takes_effect } => {
             if takes_effect {
                 deliver(office, &act).await;
             }
             sleep(world.settings.lease_for).await;
-            Told::NoAnswer
+            LineAnswer::NoAnswer
         }
-        Fate::LoseAnswer => {
+        RequestFault::LoseAnswer => {
             deliver(office, &act).await;
-            Told::NoAnswer
+            LineAnswer::NoAnswer
         }
-        Fate::ArriveLate(after) => {
+        RequestFault::ArriveLate(after) => {
             arrive_later(office, act, after);
-            Told::NoAnswer
+            LineAnswer::NoAnswer
         }
-        Fate::ArriveTwice => {
+        RequestFault::ArriveTwice => {
             came_twice = true;
             // Both are under way at once, and the second answer counts.
             let (_, second) = tokio::join!(deliver(office, &act), deliver(office, &act));
             second
         }
-        Fate::Echo(after) => {
+        RequestFault::Echo(after) => {
             came_twice = true;
             let told = deliver(office, &act).await;
             arrive_later(office, act, after);
             told
         }
-        Fate::Pass => deliver(office, &act).await,
+        RequestFault::Pass => deliver(office, &act).await,
     };
     sleep(journey.back).await;
     (told, came_twice)
 }
 
-fn arrive_later<T: Send + 'static>(office: &Office, act: Act<T>, after: Duration) {
+fn arrive_later<T: Send + 'static>(office: &NodeSessions, act: Act<T>, after: Duration) {
     let office = office.clone();
     tokio::spawn(async move {
         sleep(after).await;
@@ -81,22 +81,22 @@ fn arrive_later<T: Send + 'static>(office: &Office, act: Act<T>, after: Duration
     });
 }
 
-/// The node takes in the request, unless it is dead. If it dies meanwhile, nobody answers.
-async fn deliver<T>(office: &Office, act: &Act<T>) -> Told<T> {
+/// The node takes in the request, unless it is dead. If it dies before it answers, the request gets no answer.
+async fn deliver<T>(office: &NodeSessions, act: &Act<T>) -> LineAnswer<T> {
     office.node.thawed().await;
     if office.node.is_dead() {
-        return Told::NoAnswer;
+        return LineAnswer::NoAnswer;
     }
     let acted = act(office.workers.clone());
     tokio::select! {
         biased;
-        () = office.node.death() => Told::NoAnswer,
+        () = office.node.death() => LineAnswer::NoAnswer,
         acted = acted => {
             office.node.thawed().await;
             match acted {
-                _ if office.node.is_dead() => Told::NoAnswer,
-                Ok(answer) => Told::Answer(answer),
-                Err(problem) => Told::Refused(problem),
+                _ if office.node.is_dead() => LineAnswer::NoAnswer,
+                Ok(answer) => LineAnswer::Answer(answer),
+                Err(problem) => LineAnswer::Refused(problem),
             }
         }
     }

@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::Reached;
-use super::line::{Act as Request, Told, send};
+use super::Coverage;
+use super::line::{Act as Request, LineAnswer, send};
 use super::node::Node;
-use super::offices::{Office, Offices, WORKFLOW};
 use super::program::Answer;
-use super::provider::Treatment;
+use super::provider::RequestHandling;
 use super::rule::Rule;
 use super::script::{Act, Script};
+use super::simulated_nodes::{NodeSessions, SimulatedNodes, WORKFLOW};
 use super::watch::at_once;
 use super::world::World;
 use crate::{WorkerCaller, Workers};
@@ -32,10 +32,10 @@ const CONCURRENCY: u32 = 4;
 /// A process that offers the workflow.
 pub struct Machine {
     pub world: Arc<World>,
-    pub offices: Arc<Offices>,
+    pub offices: Arc<SimulatedNodes>,
     pub node: Arc<Node>,
     pub instance: Option<String>,
-    pub reached: Arc<Mutex<Reached>>,
+    pub reached: Arc<Mutex<Coverage>>,
     state: Mutex<State>,
     work: Notify,
     hold_changed: Notify,
@@ -143,10 +143,10 @@ enum End {
 impl Machine {
     pub fn new(
         world: &Arc<World>,
-        offices: &Arc<Offices>,
+        offices: &Arc<SimulatedNodes>,
         node: Arc<Node>,
         instance: Option<String>,
-        reached: &Arc<Mutex<Reached>>,
+        reached: &Arc<Mutex<Coverage>>,
     ) -> Arc<Self> {
         Arc::new(Machine {
             world: world.clone(),
@@ -164,7 +164,7 @@ impl Machine {
         self.state.lock().unwrap()
     }
 
-    fn reach(&self, change: impl FnOnce(&mut Reached)) {
+    fn reach(&self, change: impl FnOnce(&mut Coverage)) {
         change(&mut self.reached.lock().unwrap());
     }
 
@@ -222,19 +222,19 @@ impl Machine {
             .boxed()
         });
         match send(&self.world, &office, &office, act).await {
-            (Told::Answer(session), _) => {
+            (LineAnswer::Answer(session), _) => {
                 self.announce(&session, &office);
                 let mut state = self.state();
                 state.session = Some(session.clone());
                 state.hold_until = Duration::ZERO;
                 Some(session)
             }
-            (Told::Refused(_) | Told::NoAnswer, _) => None,
+            (LineAnswer::Refused(_) | LineAnswer::NoAnswer, _) => None,
         }
     }
 
     /// The node tells the others of the session, as servers do.
-    fn announce(&self, session: &str, office: &Office) {
+    fn announce(&self, session: &str, office: &NodeSessions) {
         let Some(instance) = self.instance.clone() else { return };
         let workspace = WorkspaceId::default();
         let Some(opened_at) = office.workers.opened_at(&workspace, session) else { return };
@@ -251,7 +251,7 @@ impl Machine {
                     }
                     .boxed()
                 });
-                if let (Told::Answer(false), _) = send(&world, &other, &other, act).await {
+                if let (LineAnswer::Answer(false), _) = send(&world, &other, &other, act).await {
                     office.workers.give_way(&WorkspaceId::default(), &session);
                 }
             });
@@ -337,16 +337,16 @@ impl Machine {
             self.reach(|reached| reached.arrived_twice += u64::from(came_twice));
             self.node.thawed().await;
             match told {
-                Told::Answer(answer) => {
+                LineAnswer::Answer(answer) => {
                     self.hear(sent_at, &answer);
                     return Ok(());
                 }
-                Told::Refused(Problem { code: Code::SessionReplaced, .. }) => return Err(End::Replaced),
-                Told::Refused(Problem { code: Code::SessionUnknown, .. }) => return Err(End::Over),
-                Told::NoAnswer => {
+                LineAnswer::Refused(Problem { code: Code::SessionReplaced, .. }) => return Err(End::Replaced),
+                LineAnswer::Refused(Problem { code: Code::SessionUnknown, .. }) => return Err(End::Over),
+                LineAnswer::NoAnswer => {
                     self.reach(|reached| reached.sent_again += 1);
                 }
-                Told::Refused(problem) => {
+                LineAnswer::Refused(problem) => {
                     self.world.break_off(format!("{} was refused: {problem}", self.node.name));
                     return Err(End::Over);
                 }
@@ -582,7 +582,7 @@ impl Machine {
         let inside = world.provider.enter_action(world, key, None, !act.is_wire());
         let entries = world.provider.account(key).entries;
         let answer = effort.answer(entries);
-        let treatment = Treatment {
+        let treatment = RequestHandling {
             happens: answer == Answer::Done || (answer == Answer::Unknown && effort.charges_anyway),
             // Not always too slow for the timeout.
             works_for: Duration::from_millis(if entries.is_multiple_of(3) { 0 } else { effort.ms }),
@@ -642,8 +642,11 @@ impl Machine {
         let key = text(message, "key");
         let inside = self.world.provider.enter_action(&self.world, key, None, true);
         self.reach(|reached| reached.undone += 1);
-        let treatment =
-            Treatment { happens: true, works_for: Duration::from_millis(20), answers_after: Duration::ZERO };
+        let treatment = RequestHandling {
+            happens: true,
+            works_for: Duration::from_millis(20),
+            answers_after: Duration::ZERO,
+        };
         let answered = self.world.work_on(key, key, treatment, json!(null)).await;
         drop(inside);
         answered.ok().map(|()| json!({ "output": null }))

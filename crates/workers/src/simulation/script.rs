@@ -4,7 +4,7 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::program::Effort;
+use super::program::EffectBehaviour;
 
 /// One operation after another.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -17,14 +17,14 @@ pub struct Script {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Act {
     /// A step whose provider honours its key.
-    Step(Effort),
+    Step(EffectBehaviour),
     /// A step that must not happen twice, and whose provider ignores keys.
     Wire {
-        effort: Effort,
+        effort: EffectBehaviour,
         has_probe: bool,
     },
     /// A step that is undone if the run fails.
-    Book(Effort),
+    Book(EffectBehaviour),
     Sleep {
         ms: u64,
     },
@@ -40,7 +40,7 @@ impl Script {
 
 impl Act {
     fn draw(dice: &mut Rng) -> Self {
-        let effort = |dice: &mut Rng| Effort {
+        let effort = |dice: &mut Rng| EffectBehaviour {
             ms: if dice.bool() { 0 } else { dice.u64(1..1_500) },
             fails: if dice.u32(0..4) == 0 { dice.u32(1..=2) } else { 0 },
             is_final: false,
@@ -52,12 +52,12 @@ impl Act {
         match dice.u32(0..8) {
             0..=2 => Act::Step(effort(dice)),
             3 | 4 => Act::Wire { effort: effort(dice), has_probe: dice.u32(0..3) == 0 },
-            5 | 6 => Act::Book(Effort { timeout_ms: None, ..effort(dice) }),
+            5 | 6 => Act::Book(EffectBehaviour { timeout_ms: None, ..effort(dice) }),
             _ => Act::Sleep { ms: dice.u64(1..1_500) },
         }
     }
 
-    pub fn effort(&self) -> Option<Effort> {
+    pub fn effort(&self) -> Option<EffectBehaviour> {
         match self {
             Act::Step(effort) | Act::Wire { effort, .. } | Act::Book(effort) => Some(*effort),
             Act::Sleep { .. } => None,

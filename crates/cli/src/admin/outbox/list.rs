@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::effect_store::{self, StoreOptions};
 use crate::output::shape::ShapeOptions;
-use crate::output::{self, for_people};
+use crate::output::{self, tables};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -128,7 +128,7 @@ fn table(posts: &[OutboxMessage]) -> String {
     if posts.is_empty() {
         return "there is no such after-effect\n".into();
     }
-    let mut table = for_people::table(["id", "target", "status", "at", "attempts", "last failure"]);
+    let mut table = tables::table(["id", "target", "status", "at", "attempts", "last failure"]);
     for post in posts {
         let failure = post.failure.as_ref().map_or_else(|| "-".into(), ToString::to_string);
         table.add_row([
@@ -137,7 +137,7 @@ fn table(posts: &[OutboxMessage]) -> String {
             post.state.status().as_str().into(),
             at(post),
             post.attempts.to_string(),
-            for_people::plain(&failure),
+            tables::plain(&failure),
         ]);
     }
     format!("{table}\n")

@@ -21,7 +21,7 @@ const WARM_UP: u64 = 20_000;
 const TURN: u64 = 100;
 
 /// Durations of lookups.
-pub(super) struct Lookups {
+pub(super) struct LookupTimes {
     /// Of few keys, in a store that has no others.
     pub(super) few: Histogram,
     /// Of the same keys, in the store of many: shows the cost of having many.
@@ -31,9 +31,9 @@ pub(super) struct Lookups {
     pub(super) many: Histogram,
 }
 
-impl Lookups {
+impl LookupTimes {
     fn new() -> Self {
-        Lookups { few: Histogram::new(), few_of_many: Histogram::new(), many: Histogram::new() }
+        LookupTimes { few: Histogram::new(), few_of_many: Histogram::new(), many: Histogram::new() }
     }
 }
 
@@ -46,8 +46,8 @@ pub(super) async fn time_few(engine: &Engine) -> Result<Histogram> {
 }
 
 /// In one store: when there are many, by turns; `few` are the lookups before.
-pub(super) async fn time_many(engine: &Engine, many: u64, few: Histogram) -> Result<Lookups> {
-    let mut lookups = Lookups { few, ..Lookups::new() };
+pub(super) async fn time_many(engine: &Engine, many: u64, few: Histogram) -> Result<LookupTimes> {
+    let mut lookups = LookupTimes { few, ..LookupTimes::new() };
     warm_up(engine, many).await?;
     for turn in turns(many) {
         look_up(engine, FEW, turn.clone(), &mut lookups.few_of_many).await?;
@@ -62,12 +62,12 @@ pub(super) async fn time_by_turns(
     many: u64,
     place: &BenchStore,
     callers: u32,
-) -> Result<Lookups> {
+) -> Result<LookupTimes> {
     let scratch = place.scratch("few")?;
     let url = scratch.as_ref().map_or("memory:".to_string(), |file| file.url());
     let small = Opened::open(&url, EngineOptions::default()).await?;
     make(&small.engine, 0..FEW, callers, &ProgressBar::hidden()).await?;
-    let mut lookups = Lookups::new();
+    let mut lookups = LookupTimes::new();
     warm_up(&small.engine, FEW).await?;
     warm_up(engine, many).await?;
     for turn in turns(many) {

@@ -5,8 +5,8 @@ use hapax_api::client::OperationFilter;
 use hapax_api::{Operation, OperationStatus};
 
 use crate::listing::LimitOptions;
-use crate::output::for_people::{self, plain};
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::{self, plain};
 use crate::parsers::word;
 use crate::server_options::ServerOptions;
 use crate::wire_text::or_dash;
@@ -77,8 +77,7 @@ fn table(found: &[Operation]) -> String {
     if found.is_empty() {
         return "there are no such operations\n".into();
     }
-    let mut table =
-        for_people::table(["operation", "entity", "step", "status", "by", "key", "began", "failure"]);
+    let mut table = tables::table(["operation", "entity", "step", "status", "by", "key", "began", "failure"]);
     for operation in found {
         table.add_row([
             operation.id.clone(),

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use anyhow::Result;
 use hapax_api::{JournalEntry, JournalKind, Operation, OperationDetail, RawJson};
 
-use crate::output::for_people::{plain, without_commands};
 use crate::output::shape::ShapeOptions;
+use crate::output::tables::{plain, without_commands};
 use crate::parsers::word;
 use crate::server_options::ServerOptions;
 use crate::wire_text::{between, short_span, spelled};

@@ -4,10 +4,10 @@ use hapax_engine::model::EntityWorkflow;
 
 use super::layout::lay_out;
 use super::*;
-use crate::{Format, Known, check_entity};
+use crate::{DeclaredNames, Format, check_entity};
 
 fn workflow(text: &str) -> EntityWorkflow {
-    check_entity(text, Format::Any, &Known::default()).unwrap().document().workflow().clone()
+    check_entity(text, Format::Any, &DeclaredNames::default()).unwrap().document().workflow().clone()
 }
 
 fn examples() -> Vec<EntityWorkflow> {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hapax_documents::{
-    Checked, Format, HostServices, HttpAnswer, HttpCall, HttpCaller, HttpFault, Known, Secret, Secrets,
-    TaskCall, check, parse_destinations, register,
+    Checked, DeclaredNames, Format, HostServices, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secret,
+    Secrets, TaskCall, check, parse_destinations, register,
 };
 use hapax_engine::model::{RunStatus, StepStatus, WorkspaceId};
 use hapax_engine::testing::TestEnvironment;
@@ -28,8 +28,8 @@ pub struct World {
     asked: Arc<Mutex<Vec<RecordedCall>>>,
 }
 
-type Answering = Arc<dyn Fn(&HttpCall, usize) -> Result<HttpAnswer, HttpFault> + Send + Sync>;
-type Doing = Arc<dyn Fn(&TaskCall, usize) -> Result<Value, Failure> + Send + Sync>;
+type HttpHandler = Arc<dyn Fn(&HttpCall, usize) -> Result<HttpAnswer, HttpFault> + Send + Sync>;
+type TaskHandler = Arc<dyn Fn(&TaskCall, usize) -> Result<Value, Failure> + Send + Sync>;
 
 pub fn answer(status: u16, body: Value) -> Result<HttpAnswer, HttpFault> {
     let headers = vec![("content-type".to_string(), "application/json".to_string())];
@@ -38,7 +38,7 @@ pub fn answer(status: u16, body: Value) -> Result<HttpAnswer, HttpFault> {
 
 struct Caller {
     world: World,
-    answering: Answering,
+    answering: HttpHandler,
 }
 
 #[async_trait]
@@ -57,10 +57,10 @@ impl HttpCaller for Caller {
     }
 }
 
-struct Vault;
+struct TestSecrets;
 
 #[async_trait]
-impl Secrets for Vault {
+impl Secrets for TestSecrets {
     async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure> {
         match name {
             "lost" => Err(Failure::permanent("there is no such secret").with_code("unknown_secret")),
@@ -112,7 +112,7 @@ impl World {
         doing: impl Fn(&TaskCall, usize) -> Result<Value, Failure> + Send + Sync + 'static,
         answering: impl Fn(&HttpCall, usize) -> Result<HttpAnswer, HttpFault> + Send + Sync + 'static,
     ) -> Arc<HostServices> {
-        let (world, doing): (World, Doing) = (self.clone(), Arc::new(doing));
+        let (world, doing): (World, TaskHandler) = (self.clone(), Arc::new(doing));
         let tasks = move |call: TaskCall| {
             let (what, given, key) = (call.name.clone(), call.input.clone(), call.key.clone());
             let nth = world.note(RecordedCall { what, given, key, headers: Vec::new() });
@@ -123,7 +123,7 @@ impl World {
             }
         };
         let caller = Caller { world: self.clone(), answering: Arc::new(answering) };
-        Arc::new(HostServices::new().other_tasks(tasks).http(Arc::new(caller)).secrets(Arc::new(Vault)))
+        Arc::new(HostServices::new().other_tasks(tasks).http(Arc::new(caller)).secrets(Arc::new(TestSecrets)))
     }
 
     /// Host services whose tasks return their input.
@@ -133,7 +133,7 @@ impl World {
 }
 
 pub fn checked(text: &str) -> Arc<Checked> {
-    match check(text, Format::Any, &Known::default()) {
+    match check(text, Format::Any, &DeclaredNames::default()) {
         Ok(checked) => Arc::new(checked),
         Err(problems) => {
             let told: Vec<String> = problems.iter().map(ToString::to_string).collect();

@@ -248,8 +248,8 @@ fn an_end_moves_only_what_the_operation_holds() {
     let approved = Some(("approved", 3));
     // State of the entity, whether the step has a claim, and the result of Done, Rejected, Failed, Reverted
     // and InDoubt.
-    type Standing = Option<(&'static str, u64)>;
-    type Row = (Standing, bool, [Result<Standing, ()>; 5]);
+    type EntityStatus = Option<(&'static str, u64)>;
+    type Row = (EntityStatus, bool, [Result<EntityStatus, ()>; 5]);
     // `DidNotHappen` has the same result as `Reverted`. `TryAgain` changes nothing.
     let table: [Row; 9] = [
         (Some(("closing", 2)), true, [Ok(closed), Ok(approved), Ok(approved), Ok(approved), Ok(None)]),

@@ -36,7 +36,7 @@ pub(super) fn group() -> Group {
             .about("Returns an event with its body and outcome.")
             .answers::<api::ReceivedWebhook>(200, "The event."),
         post("/api/v1/webhook-events/{source}/{event}/reprocess", "reprocess_webhook_event", "Reprocess an event")
-            .about("Processes an event again, with the current source. Actions that were done are not done twice.")
+            .about("Processes an event again, with the current source. Completed actions are not repeated.")
             .answers::<api::ReceivedWebhookSummary>(200, "The event after processing."),
         post("/api/v1/webhook-events/reprocess", "reprocess_webhook_events", "Reprocess many events")
             .about(

@@ -115,7 +115,7 @@ pub(crate) struct StepPage {
     cursor: Option<String>,
 }
 
-/// Place of a step among those of its run: the version it started with, and its id.
+/// Position of a step in its run: the version it started with, and its id.
 fn place_of(step: &StepRecord) -> (u64, String) {
     (step.started_version.get(), step.id.to_string())
 }

@@ -16,7 +16,7 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{problem_of, problem_of_invalid};
 use crate::identity::Acting;
-use crate::metrics::{KeyOf, Use};
+use crate::metrics::{KeyOf, KeyUse};
 use crate::routes::request::{Caller, PathOf, expected_version};
 use crate::strict_json::StrictJson;
 use crate::translate::run_to_api;
@@ -137,7 +137,7 @@ pub(crate) async fn signal(
     let stored = engine.signal_payload(run, &asked.name, payload, signal_id.as_deref()).await;
     let stored = stored.map_err(|error| problem_of(&error))?;
     if is_keyed {
-        let usage = if stored { Use::New } else { Use::Replayed };
+        let usage = if stored { KeyUse::New } else { KeyUse::Replayed };
         app.metrics.key_used(&identity, KeyOf::Signal, usage);
     }
     Ok(Json(api::SentSignal { run_id: run.to_string(), stored }))

@@ -18,7 +18,7 @@ use hapax_engine::{Error, RunHandle};
 use serde_json::Value;
 
 use super::InboundWebhooks;
-use super::outcome::{ActionOutcome, ActionResult, Before, Outcome};
+use super::outcome::{ActionOutcome, ActionResult, EarlierOutcome, Outcome};
 use super::source::StoredSource;
 use crate::errors::{problem_of, problem_of_invalid, problem_of_store};
 use crate::settling::settle;
@@ -86,12 +86,14 @@ impl InboundWebhooks {
         let name = name_of(&planned);
         let before = earlier.before(plan.kind, &name);
         let done = match (planned, before) {
-            (_, Before::Done(done)) => return Ok(done.clone().because("it was done before")),
-            (Planned::Settle { key, .. }, Before::KeptEarly { until }) if self.store.now() < until => {
+            (_, EarlierOutcome::Done(done)) => return Ok(done.clone().because("it was done before")),
+            (Planned::Settle { key, .. }, EarlierOutcome::KeptEarly { until })
+                if self.store.now() < until =>
+            {
                 self.look_for_kept(workspace, &key, until).await
             }
             (Planned::Settle { key, settlement, keep_for }, before) => {
-                let may_keep = matches!(before, Before::Open { may_keep: true });
+                let may_keep = matches!(before, EarlierOutcome::Open { may_keep: true });
                 let keep_for = may_keep.then(|| keep_for.unwrap_or(KEEP_EARLY_SETTLEMENT_FOR));
                 self.settle(workspace, &key, settlement, keep_for).await
             }

@@ -152,7 +152,7 @@ impl InboundWebhooks {
         for _ in 0..TRIES {
             let found = self.find_source(workspace, name).await?.ok_or_else(no_such_source)?;
             let changed = decide_change(&found.kept, &change);
-            if matches!(changed, Changed::Gone) {
+            if matches!(changed, SourceChange::Gone) {
                 return Err(no_such_source());
             }
             if let Some(expected) = expected.filter(|expected| *expected != found.version) {
@@ -163,7 +163,7 @@ impl InboundWebhooks {
                 );
                 return Err(Problem::new(Code::Concurrency, detail).with("version", found.version.get()));
             }
-            let Changed::To(kept) = changed else { return Ok(found) };
+            let SourceChange::To(kept) = changed else { return Ok(found) };
             let note = self.note(workspace, by.clone(), &found.id, what);
             if let Some(changed) = self.put_source(&found, &kept, note).await? {
                 return Ok(changed);
@@ -258,7 +258,7 @@ enum Change<'a> {
 
 /// Result of a change.
 #[derive(Debug, Clone)]
-enum Changed {
+enum SourceChange {
     /// Write this.
     To(SourceBody),
     /// Nothing to change.
@@ -268,21 +268,21 @@ enum Changed {
 }
 
 /// Decides the result of a change. Deleting a deleted source changes nothing.
-fn decide_change(kept: &SourceBody, change: &Change<'_>) -> Changed {
+fn decide_change(kept: &SourceBody, change: &Change<'_>) -> SourceChange {
     match (kept.state, change) {
-        (SourceStatus::Deleted, Change::RunCommand { to: SourceStatus::Deleted, .. }) => Changed::Not,
-        (SourceStatus::Deleted, Change::RunCommand { .. } | Change::Replace { .. }) => Changed::Gone,
+        (SourceStatus::Deleted, Change::RunCommand { to: SourceStatus::Deleted, .. }) => SourceChange::Not,
+        (SourceStatus::Deleted, Change::RunCommand { .. } | Change::Replace { .. }) => SourceChange::Gone,
         (SourceStatus::Enabled | SourceStatus::Disabled, Change::Replace { document }) => {
             match kept.document.get() == document.get() {
-                true => Changed::Not,
-                false => Changed::To(SourceBody { document: document.clone(), ..kept.clone() }),
+                true => SourceChange::Not,
+                false => SourceChange::To(SourceBody { document: document.clone(), ..kept.clone() }),
             }
         }
         (now @ (SourceStatus::Enabled | SourceStatus::Disabled), Change::RunCommand { to, reason }) => {
             let reason = reason.filter(|_| *to != SourceStatus::Enabled).map(Into::into);
             match now == *to {
-                true => Changed::Not,
-                false => Changed::To(SourceBody { state: *to, reason, ..kept.clone() }),
+                true => SourceChange::Not,
+                false => SourceChange::To(SourceBody { state: *to, reason, ..kept.clone() }),
             }
         }
     }
@@ -336,9 +336,9 @@ mod tests {
 
     fn state_after(state: SourceStatus, change: &Change<'_>) -> Result<Option<SourceStatus>, ()> {
         match decide_change(&kept(state), change) {
-            Changed::To(kept) => Ok(Some(kept.state)),
-            Changed::Not => Ok(None),
-            Changed::Gone => Err(()),
+            SourceChange::To(kept) => Ok(Some(kept.state)),
+            SourceChange::Not => Ok(None),
+            SourceChange::Gone => Err(()),
         }
     }
 
@@ -373,9 +373,9 @@ mod tests {
         let reason = |state, to| {
             let before = SourceBody { reason: Some("before".into()), ..kept(state) };
             match decide_change(&before, &Change::RunCommand { to, reason: Some("now") }) {
-                Changed::To(kept) => kept.reason,
-                Changed::Not => before.reason,
-                Changed::Gone => None,
+                SourceChange::To(kept) => kept.reason,
+                SourceChange::Not => before.reason,
+                SourceChange::Gone => None,
             }
         };
         assert_eq!(reason(SourceStatus::Enabled, SourceStatus::Disabled).as_deref(), Some("now"));

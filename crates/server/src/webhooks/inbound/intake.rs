@@ -15,7 +15,7 @@ use http::HeaderMap;
 
 use super::InboundWebhooks;
 use super::source::StoredSource;
-use super::verify::{DecoyDigest, Disbelieved};
+use super::verify::{DecoyDigest, SignatureRejection};
 use crate::answer::Refused;
 use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::limits::{MAX_WEBHOOK_BYTES, PROCESS_WEBHOOK_WITHIN, WEBHOOK_RETRY_AFTER_SECONDS};
@@ -23,7 +23,7 @@ use crate::strict_json::read_pieces;
 
 /// How an address names its source.
 #[derive(Debug)]
-pub(crate) enum Named {
+pub(crate) enum SourceAddress {
     /// By its id.
     Id(String),
     /// By workspace and name.
@@ -37,7 +37,7 @@ pub(crate) enum Named {
 
 /// A received request.
 #[derive(Debug)]
-pub(crate) struct Sent<'a> {
+pub(crate) struct ReceivedRequest<'a> {
     pub(crate) headers: &'a HeaderMap,
     /// Body, byte for byte.
     pub(crate) body: &'a [u8],
@@ -47,7 +47,7 @@ pub(crate) struct Sent<'a> {
 
 /// Response to the sender.
 #[derive(Debug)]
-pub(crate) enum Intake {
+pub(crate) enum IntakeResult {
     /// It is stored.
     Taken(api::WebhookReceipt),
     /// The provider sent a challenge to check the endpoint.
@@ -60,12 +60,12 @@ impl InboundWebhooks {
     /// error and not a 404.
     pub(crate) async fn find_named(
         &self,
-        named: &Named,
+        named: &SourceAddress,
         address: Option<IpAddr>,
     ) -> Result<Option<Arc<StoredSource>>, Refused> {
         let known = match named {
-            Named::Id(id) => self.find_by_id(id),
-            Named::InWorkspace { workspace, name } => {
+            SourceAddress::Id(id) => self.find_by_id(id),
+            SourceAddress::InWorkspace { workspace, name } => {
                 let Ok(workspace) = WorkspaceId::new(workspace) else { return Ok(None) };
                 self.find_by_name(&workspace, name)
             }
@@ -76,8 +76,8 @@ impl InboundWebhooks {
             return Ok(known);
         }
         Ok(match named {
-            Named::Id(id) => self.find_source_by_id(id).await?,
-            Named::InWorkspace { workspace, name } => {
+            SourceAddress::Id(id) => self.find_source_by_id(id).await?,
+            SourceAddress::InWorkspace { workspace, name } => {
                 let Ok(workspace) = WorkspaceId::new(workspace) else { return Ok(None) };
                 self.find_source(&workspace, name).await?
             }
@@ -92,20 +92,20 @@ impl InboundWebhooks {
             return refused;
         }
         digest.finish();
-        self.disbelieve(&Disbelieved::UnknownSource, None, address)
+        self.disbelieve(&SignatureRejection::UnknownSource, None, address)
     }
 
     /// Accepts a webhook. Every failed verification gets the same response.
     pub(crate) async fn take_in(
         self: &Arc<Self>,
         source: Arc<StoredSource>,
-        sent: Sent<'_>,
-    ) -> Result<Intake, Refused> {
+        sent: ReceivedRequest<'_>,
+    ) -> Result<IntakeResult, Refused> {
         let source = self.believe(source, &sent).await?;
         let read = || source.source().read(sent.headers, sent.body);
         let event = match evaluate_fairly(&source.workspace, read).await {
             Ok(Reading::Event(event)) => event,
-            Ok(Reading::Challenge(challenge)) => return Ok(Intake::Challenged(challenge)),
+            Ok(Reading::Challenge(challenge)) => return Ok(IntakeResult::Challenged(challenge)),
             Err(unreadable) => {
                 self.metrics.webhook_refused(unreadable.code());
                 tracing::info!(source = source.name(), workspace = %source.workspace, %unreadable, "a signed webhook cannot be read");
@@ -119,7 +119,7 @@ impl InboundWebhooks {
                 ReceiptStatus::Duplicate
             }
         };
-        Ok(Intake::Taken(api::WebhookReceipt { event_id: event.id, status }))
+        Ok(IntakeResult::Taken(api::WebhookReceipt { event_id: event.id, status }))
     }
 
     /// Finds the source that verifies the request. A failing source may have been replaced on
@@ -128,7 +128,7 @@ impl InboundWebhooks {
     async fn believe(
         &self,
         source: Arc<StoredSource>,
-        sent: &Sent<'_>,
+        sent: &ReceivedRequest<'_>,
     ) -> Result<Arc<StoredSource>, Refused> {
         let Err(why) = self.verify(&source, sent.headers, sent.body, self.store.now()).await else {
             return Ok(source);
@@ -153,11 +153,11 @@ impl InboundWebhooks {
     /// one.
     fn disbelieve(
         &self,
-        why: &Disbelieved,
+        why: &SignatureRejection,
         source: Option<&StoredSource>,
         address: Option<IpAddr>,
     ) -> Refused {
-        if let Disbelieved::SecretUnavailable(_) = why {
+        if let SignatureRejection::SecretUnavailable(_) = why {
             self.metrics.webhook_refused(why.code());
             let detail = "The signature cannot be checked now, because a secret of the source cannot be read. Nothing was stored; send it again.";
             return Problem::new(Code::SecretUnavailable, detail)
@@ -188,7 +188,7 @@ impl InboundWebhooks {
         &self,
         source: &StoredSource,
         event: &Event,
-        sent: &Sent<'_>,
+        sent: &ReceivedRequest<'_>,
     ) -> Result<ReceiveOutcome, Problem> {
         let headers = visible_headers(sent.headers).map_err(|unreadable| cannot_be_read(&unreadable))?;
         let id = InboundEventId {

@@ -58,7 +58,7 @@ pub(super) enum ActionResult {
 
 /// Work that earlier processing has left for an action.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Before<'a> {
+pub(super) enum EarlierOutcome<'a> {
     /// All of it.
     Open {
         /// May a settlement be kept for a future promise? An event is kept at most once, so that an
@@ -82,21 +82,21 @@ impl Outcome {
     }
 
     /// Work left for an action with the name `name`.
-    pub(super) fn before(&self, action: &str, name: &str) -> Before<'_> {
+    pub(super) fn before(&self, action: &str, name: &str) -> EarlierOutcome<'_> {
         let known = || self.actions.iter().chain(&self.earlier);
         let is_it = |one: &&ActionOutcome| {
             one.action == action && one.name.as_deref().is_none_or(|known| known == name)
         };
         if let Some(done) = known().filter(is_it).find(|one| one.result == ActionResult::Applied) {
-            return Before::Done(done);
+            return EarlierOutcome::Done(done);
         }
         if let Some(until) = known().filter(is_it).find_map(|one| one.kept_until) {
-            return Before::KeptEarly { until: Timestamp::from_millis(until) };
+            return EarlierOutcome::KeptEarly { until: Timestamp::from_millis(until) };
         }
         let is_settled = |one: &ActionOutcome| {
             one.action == "settle" && matches!(one.result, ActionResult::Applied | ActionResult::Unmatched)
         };
-        Before::Open { may_keep: !known().any(is_settled) }
+        EarlierOutcome::Open { may_keep: !known().any(is_settled) }
     }
 
     /// Adds earlier actions that this outcome lacks, so that they stay known.
@@ -209,18 +209,18 @@ mod tests {
     fn a_finished_action_is_recognized_by_name_after_its_source_changed() {
         let done = settled(ActionResult::Applied, "a");
         let first = Outcome { actions: vec![done.clone()], ..Outcome::default() };
-        assert_eq!(first.before("settle", "a"), Before::Done(&done));
-        assert_eq!(first.before("start", "a"), Before::Open { may_keep: false });
+        assert_eq!(first.before("settle", "a"), EarlierOutcome::Done(&done));
+        assert_eq!(first.before("start", "a"), EarlierOutcome::Open { may_keep: false });
         assert_eq!(
             first.before("settle", "b"),
-            Before::Open { may_keep: false },
+            EarlierOutcome::Open { may_keep: false },
             "it was for a promise before"
         );
-        assert_eq!(Outcome::default().before("settle", "a"), Before::Open { may_keep: true });
+        assert_eq!(Outcome::default().before("settle", "a"), EarlierOutcome::Open { may_keep: true });
         let mended = Outcome::failed("the filter cannot tell").after(first);
         assert_eq!(mended.status(), InboundEventStatus::Failed);
         let again = Outcome { actions: vec![settled(ActionResult::Failed, "b")], ..Outcome::default() };
-        assert_eq!(again.after(mended).before("settle", "a"), Before::Done(&done));
+        assert_eq!(again.after(mended).before("settle", "a"), EarlierOutcome::Done(&done));
     }
 
     #[test]
@@ -229,8 +229,8 @@ mod tests {
         let actions =
             vec![settled(ActionResult::Unmatched, "a").kept(until), settled(ActionResult::Failed, "c")];
         let outcome = Outcome { actions, ..Outcome::default() };
-        assert_eq!(outcome.before("settle", "a"), Before::KeptEarly { until });
-        assert_eq!(outcome.before("settle", "c"), Before::Open { may_keep: false });
+        assert_eq!(outcome.before("settle", "a"), EarlierOutcome::KeptEarly { until });
+        assert_eq!(outcome.before("settle", "c"), EarlierOutcome::Open { may_keep: false });
     }
 
     #[test]

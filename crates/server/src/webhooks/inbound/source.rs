@@ -2,7 +2,7 @@
 
 use hapax_api as api;
 use hapax_api::{Code, Problem, SourceStatus};
-use hapax_documents::{CheckedSource, Format, Known, Source, check_source};
+use hapax_documents::{CheckedSource, DeclaredNames, Format, Source, check_source};
 use hapax_engine::model::{CatalogItem, Name, Timestamp, Version, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -39,7 +39,7 @@ impl StoredSource {
             Problem::new(Code::StoreBroken, detail)
         };
         let kept: SourceBody = item.body.to().map_err(|error| broken(&error))?;
-        let checked = check_source(kept.document.get(), Format::Json, &Known::default());
+        let checked = check_source(kept.document.get(), Format::Json, &DeclaredNames::default());
         let checked = checked.map_err(|problems| broken(&format!("{} problems", problems.len())))?;
         Ok(StoredSource {
             id: item.id.clone(),

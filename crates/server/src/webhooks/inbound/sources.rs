@@ -8,8 +8,8 @@ use hapax_engine::model::{CatalogItem, CatalogKind, Name, WorkspaceId};
 use hapax_engine::store::{ListCatalogItems, Store};
 
 use super::source::StoredSource;
-use super::{InboundWebhooks, Known};
-use crate::catalog_watcher::{CatalogWatcher, LastRead};
+use super::{KnownSources, InboundWebhooks};
+use crate::catalog_watcher::{CatalogWatcher, LastFullRead};
 use crate::errors::problem_of_store;
 use crate::limits::CATALOG_OVERLAP;
 
@@ -105,7 +105,7 @@ impl InboundWebhooks {
     fn forget_buried(&self) {
         let deadline = self.store.now().minus(CATALOG_OVERLAP);
         let mut known = self.known.write().expect("no holder panics");
-        let Known { by_id, by_name } = &mut *known;
+        let KnownSources { by_id, by_name } = &mut *known;
         by_id.retain(|_, one| !(one.is_deleted() && one.changed_at() < deadline));
         by_name.retain(|_, id| by_id.contains_key(id));
     }
@@ -119,7 +119,7 @@ impl CatalogWatcher for InboundWebhooks {
         &*self.store
     }
 
-    fn last_read(&self) -> &LastRead {
+    fn last_read(&self) -> &LastFullRead {
         &self.last_read
     }
 

@@ -3,7 +3,7 @@
 
 use hapax_documents::UNKNOWN_SECRET;
 use hapax_engine::model::{FailureClass, Timestamp};
-use hapax_webhooks::{Refused, Scheme, Verifier};
+use hapax_webhooks::{Scheme, VerificationError, Verifier};
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
@@ -15,7 +15,7 @@ use super::source::StoredSource;
 
 /// Why verification failed: for the log and the metrics, never for the sender.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Disbelieved {
+pub(crate) enum SignatureRejection {
     /// There is no such source.
     #[error("there is no such source")]
     UnknownSource,
@@ -31,23 +31,23 @@ pub(crate) enum Disbelieved {
     SecretUnavailable(String),
     /// The signature is invalid.
     #[error(transparent)]
-    Signature(#[from] Refused),
+    Signature(#[from] VerificationError),
 }
 
-impl Disbelieved {
+impl SignatureRejection {
     /// A short stable word.
     pub(crate) const fn code(&self) -> &'static str {
         match self {
-            Disbelieved::UnknownSource => "unknown_source",
-            Disbelieved::Disabled => "disabled",
-            Disbelieved::NoSecret(_) => "no_secret",
-            Disbelieved::SecretUnavailable(_) => "secret_unavailable",
-            Disbelieved::Signature(refused) => refused.code(),
+            SignatureRejection::UnknownSource => "unknown_source",
+            SignatureRejection::Disabled => "disabled",
+            SignatureRejection::NoSecret(_) => "no_secret",
+            SignatureRejection::SecretUnavailable(_) => "secret_unavailable",
+            SignatureRejection::Signature(refused) => refused.code(),
         }
     }
 }
 
-/// Every code of [`Disbelieved`], for metrics.
+/// Every code of [`SignatureRejection`], for metrics.
 pub(crate) const DISBELIEVED: [&str; 11] = [
     "unknown_source",
     "disabled",
@@ -122,17 +122,17 @@ impl InboundWebhooks {
         headers: &HeaderMap,
         body: &[u8],
         now: Timestamp,
-    ) -> Result<(), Disbelieved> {
+    ) -> Result<(), SignatureRejection> {
         let believed = self.verify_known(source, headers, body, now).await;
         // No signature was compared in these cases.
         if matches!(
             believed,
-            Err(Disbelieved::NoSecret(_)
-                | Disbelieved::Signature(
-                    Refused::MissingHeader { .. }
-                        | Refused::RepeatedHeader { .. }
-                        | Refused::TooLong { .. }
-                        | Refused::Malformed { .. }
+            Err(SignatureRejection::NoSecret(_)
+                | SignatureRejection::Signature(
+                    VerificationError::MissingHeader { .. }
+                        | VerificationError::RepeatedHeader { .. }
+                        | VerificationError::TooLong { .. }
+                        | VerificationError::Malformed { .. }
                 ))
         ) {
             self.decoy.check(body);
@@ -146,22 +146,26 @@ impl InboundWebhooks {
         headers: &HeaderMap,
         body: &[u8],
         now: Timestamp,
-    ) -> Result<(), Disbelieved> {
+    ) -> Result<(), SignatureRejection> {
         let secrets = self.read_secrets(source).await;
         let texts: Vec<&str> = secrets.usable.iter().map(ExposeSecret::expose_secret).collect();
         let verified = match Verifier::new(source.source().signature.clone(), &texts) {
-            Ok(verifier) => verifier.verify(headers, body, system_time(now)).map_err(Disbelieved::from),
-            Err(bad) => Err(Disbelieved::NoSecret(bad.to_string())),
+            Ok(verifier) => {
+                verifier.verify(headers, body, system_time(now)).map_err(SignatureRejection::from)
+            }
+            Err(bad) => Err(SignatureRejection::NoSecret(bad.to_string())),
         };
-        let is_open =
-            matches!(verified, Err(Disbelieved::NoSecret(_) | Disbelieved::Signature(Refused::NoMatch)));
+        let is_open = matches!(
+            verified,
+            Err(SignatureRejection::NoSecret(_) | SignatureRejection::Signature(VerificationError::NoMatch))
+        );
         if is_open && !secrets.unreadable.is_empty() {
-            return Err(Disbelieved::SecretUnavailable(secrets.unreadable.join("; ")));
+            return Err(SignatureRejection::SecretUnavailable(secrets.unreadable.join("; ")));
         }
         verified?;
         match source.is_enabled() {
             true => Ok(()),
-            false => Err(Disbelieved::Disabled),
+            false => Err(SignatureRejection::Disabled),
         }
     }
 
@@ -215,22 +219,22 @@ mod tests {
     fn every_reason_that_a_signature_can_have_is_listed_for_metrics() {
         let name = http::HeaderName::from_static("x");
         let refused = [
-            Refused::MissingHeader { name: name.clone() },
-            Refused::RepeatedHeader { name: name.clone() },
-            Refused::TooLong { name: name.clone(), limit: 1 },
-            Refused::Malformed { name, why: "" },
-            Refused::Stale { seconds: 1 },
-            Refused::FromTheFuture { seconds: 1 },
-            Refused::NoMatch,
+            VerificationError::MissingHeader { name: name.clone() },
+            VerificationError::RepeatedHeader { name: name.clone() },
+            VerificationError::TooLong { name: name.clone(), limit: 1 },
+            VerificationError::Malformed { name, why: "" },
+            VerificationError::Stale { seconds: 1 },
+            VerificationError::FromTheFuture { seconds: 1 },
+            VerificationError::NoMatch,
         ];
         for refused in refused {
-            assert!(DISBELIEVED.contains(&Disbelieved::Signature(refused).code()));
+            assert!(DISBELIEVED.contains(&SignatureRejection::Signature(refused).code()));
         }
         for own in [
-            Disbelieved::UnknownSource,
-            Disbelieved::Disabled,
-            Disbelieved::NoSecret(String::new()),
-            Disbelieved::SecretUnavailable(String::new()),
+            SignatureRejection::UnknownSource,
+            SignatureRejection::Disabled,
+            SignatureRejection::NoSecret(String::new()),
+            SignatureRejection::SecretUnavailable(String::new()),
         ] {
             assert!(DISBELIEVED.contains(&own.code()));
         }
