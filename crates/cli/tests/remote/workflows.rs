@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::remote::entities::INVOICES;
 use crate::remote::support::{LISTEN, TestServer};
 
 const CARD: &str = r#"{"name":"card","version":1,
@@ -75,11 +76,14 @@ async fn a_push_worker_is_registered_with_a_secret_that_is_shown_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_entity_workflow_leaves_its_entities() {
+async fn entities_outlive_a_deleted_workflow_and_are_back_with_the_next() {
     let server = TestServer::with_invoice("INV-1").await;
     let deleted = server.hapax(&["entities", "workflows", "delete", "invoices", "--yes"]).await.ok().out;
     assert_eq!(deleted, "invoices is deleted\n");
     server.hapax(&["entities", "workflows", "show", "invoices"]).await.exits(5);
+    server.hapax(&["entities", "show", "invoice", "INV-1"]).await.exits(5);
+    let file = server.file("invoices.yaml", INVOICES);
+    server.hapax(&["apply", &file]).await.ok();
     let shown = server.hapax(&["entities", "show", "invoice", "INV-1"]).await.ok().out;
     assert!(shown.contains("approved"), "{shown}");
 }
