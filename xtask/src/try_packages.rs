@@ -16,8 +16,10 @@ use crate::tool::Tool;
 const RELEASE: &str = "bookworm";
 /// Packages beyond bare Debian: tools of the scripts, and the two package managers under test.
 const PACKAGES: &str = "ca-certificates,curl,iproute2,python3-venv";
-const LATER_PACKAGES: [&str; 2] = ["nodejs", "npm"];
-const SCRIPTS: [&str; 4] = ["archive", "debian", "npm", "wheel"];
+const LATER_PACKAGES: [&str; 5] = ["dbus", "nodejs", "npm", "systemd", "systemd-sysv"];
+const SCRIPTS: [&str; 5] = ["archive", "debian", "systemd", "npm", "wheel"];
+/// This one runs on a machine that systemd has booted.
+const BOOTED: &str = "systemd";
 /// Creates namespaces: all processes end with the script, and only a private network exists.
 const ISOLATED: [&str; 5] = ["--mount", "--net", "--pid", "--fork", "--kill-child"];
 /// Writes go into a folder over the Debian, which stays unchanged. The mounts end with the
@@ -28,13 +30,33 @@ const INSIDE: &str = r#"
     exec chroot "$2/machine" /bin/sh -c 'ip link set lo up && exec /bin/sh -eu "/try/$0.sh"' "$3"
 "#;
 
+/// The same Debian, booted by systemd. A unit of its own runs the script when the machine is up, and switches it off.
+const BOOT: &str = r#"
+    mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/written,workdir=$2/work" "$2/machine"
+    units=$2/machine/etc/systemd/system
+    cat > "$2/machine/try/boot.sh" <<'SCRIPT'
+        status=0
+        /bin/sh -eu "/try/$1.sh" > /try/said 2>&1 || status=$?
+        echo "$status" > /try/status
+        systemctl poweroff
+SCRIPT
+    printf '[Unit]\nAfter=multi-user.target dbus.service\n[Service]\nType=oneshot\nExecStart=/bin/sh /try/boot.sh %s\n' "$3" > "$units/try.service"
+    printf '[Timer]\nOnActiveSec=1s\n' > "$units/try.timer"
+    mkdir -p "$units/multi-user.target.wants"
+    ln -sf ../try.timer "$units/multi-user.target.wants/try.timer"
+    timeout --kill-after 5 180 systemd-nspawn --quiet --register=no --keep-unit --private-network --boot --console=pipe --directory "$2/machine" \
+        < /dev/null > "$2/console" 2>&1 || cat "$2/console"
+    cat "$2/machine/try/said"
+    exit "$(cat "$2/machine/try/status")"
+"#;
+
 #[derive(clap::Args)]
 #[command(long_about = ABOUT)]
 pub(crate) struct Options {
     /// Folder with the packages of `dist`
     #[arg(long, value_name = "FOLDER", default_value = "target/packages")]
     packages: PathBuf,
-    /// Try only this one: archive, debian, npm or wheel
+    /// Try only this one: archive, debian, systemd, npm or wheel
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// A Debian in a folder, to use instead of making one
@@ -61,6 +83,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for program in ["chroot", "unshare"] {
         ensure!(Tool::is_there(program), "packages cannot be tried without {program}");
     }
+    ensure!(
+        !scripts.contains(&BOOTED) || Tool::is_there("systemd-nspawn"),
+        "the unit is tried on a machine that systemd-nspawn boots (apt-get install systemd-container)"
+    );
     let is_root = Tool::new("id").arg("-u").output()?.trim() == "0";
     ensure!(is_root, "only root can make a machine to try packages on");
     let home = root.join("target/try-packages");
@@ -69,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Some(base) => base.canonicalize()?,
         None => make_base(&home)?,
     };
-    let upgrade = match scripts.contains(&"debian") {
+    let upgrade = match scripts.contains(&"debian") || scripts.contains(&BOOTED) {
         true => make_upgrade(&packages, &home)?,
         false => packages.clone(),
     };
@@ -104,9 +130,14 @@ fn try_one(base: &Path, place: &Path, packages: &Path, upgrade: &Path, script: &
         copy_files(from, &written.join(to))?;
     }
     copy_files(&workspace_root().join("packaging/try"), &written.join("try"))?;
+    // systemd-nspawn makes the other namespaces itself.
+    let (namespaces, inside) = match script {
+        BOOTED => (&ISOLATED[..1], BOOT),
+        _ => (&ISOLATED[..], INSIDE),
+    };
     let tried = Tool::new("unshare")
-        .args(ISOLATED)
-        .args(["sh", "-euc", INSIDE, "sh"])
+        .args(namespaces)
+        .args(["sh", "-euc", inside, "sh"])
         .args([base, place])
         .arg(script)
         .clean()
@@ -142,7 +173,8 @@ fn make_upgrade(packages: &Path, home: &Path) -> Result<PathBuf> {
 /// Creates a bare Debian, once.
 fn make_base(home: &Path) -> Result<PathBuf> {
     let base = home.join("base");
-    if home.join("complete").exists() {
+    let wanted = format!("{RELEASE},{PACKAGES},{}", LATER_PACKAGES.join(","));
+    if fs::read_to_string(home.join("complete")).is_ok_and(|made| made == wanted) {
         return Ok(base);
     }
     ensure!(Tool::is_there("debootstrap"), "a Debian is made with debootstrap (apt-get install debootstrap)");
@@ -159,7 +191,7 @@ fn make_base(home: &Path) -> Result<PathBuf> {
         .args(LATER_PACKAGES)
         .env("DEBIAN_FRONTEND", "noninteractive")
         .run()?;
-    fs::write(home.join("complete"), "")?;
+    fs::write(home.join("complete"), wanted)?;
     Ok(base)
 }
 

@@ -167,7 +167,8 @@ fn the_container_is_small_and_has_no_rights() {
     assert!(of("ADD").is_empty(), "COPY does what ADD would, and no more");
     // `dist` calls the archive `hapax-VERSION-linux-CPU.tar.gz`, and the packages are the context.
     assert_eq!(of("COPY")[0], "hapax-*-linux-*.tar.gz /archive/");
-    let command = "podman build -f packaging/container/Containerfile -t hapax target/packages";
+    let command =
+        "podman build --format docker -f packaging/container/Containerfile -t hapax target/packages";
     for file in ["packaging/container/Containerfile", "docs/deployment.md"] {
         assert!(read(file).contains(command), "{file}");
     }
