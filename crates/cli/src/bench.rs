@@ -51,7 +51,8 @@ Workloads:
   nodes     steps of several processes on one PostgreSQL, compared with those of one
   aged      steps on a database full of finished runs, compared with an empty one
   http      runs created over HTTP and requests sent again, beside a handler that does nothing and starts without HTTP
-  workers   steps of runs whose code is in workers over HTTP, beside the same runs in the process
+  workers   runs whose code is in a worker over HTTP, in Rust or the command of --worker: steps beside those of the same
+            runs in the process, one run alone, how soon it goes on after a promise, a long run, a killed worker
   all       every one of them but nodes, http and workers
 
 Examples:
@@ -63,6 +64,7 @@ Examples:
   hapax bench nodes --store postgres://localhost/bench --nodes 2
   hapax bench entities --concurrency 64
   hapax bench http --json
+  hapax bench workers --worker 'node sdk/typescript/bench/worker.mjs'
 
 Figures are medians of --rounds rounds. A store that is named is written to and not deleted.";
 
@@ -101,6 +103,10 @@ pub(crate) struct Options {
     /// Idempotency keys that follow each other, like order numbers, or random ones, like UUIDs.
     #[arg(long, value_enum, default_value_t = Keys::Ordered)]
     keys: Keys,
+    /// workers: a command whose process serves the workflow bench-steps, instead of a worker in Rust. It finds the server in
+    /// HAPAX_URL and HAPAX_API_KEY.
+    #[arg(long, value_name = "COMMAND")]
+    worker: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -91,7 +91,7 @@ fn a_run_of_one_step_has_a_ceiling_too() {
 #[test]
 fn latency_is_told_in_commits() {
     let report = bench(&["latency", "--runs", "20"]);
-    is_positive(&report, &["p50_ms", "commit_p50_ms", "commits_per_step"]);
+    is_positive(&report, &["p50_ms", "commit_p50_ms", "bare_run_p50_ms", "commits_per_step"]);
 }
 
 #[test]
@@ -141,6 +141,24 @@ fn all_is_one_object_with_every_workload() {
     let names: Vec<&str> =
         report["workloads"].as_array().unwrap().iter().map(|it| it["workload"].as_str().unwrap()).collect();
     assert_eq!(names, ["steps", "latency", "starts", "waiting", "promises", "long", "effects", "entities"]);
+}
+
+#[test]
+fn a_killed_worker_repeats_at_most_one_step_of_each_run() {
+    let report = bench(&["workers", "--runs", "60", "--concurrency", "8"]);
+    is_positive(&report, &["steps_per_second", "p50_ms", "steps_per_second_in_process", "alone_p50_ms"]);
+    is_positive(&report, &["settled_to_step_p50_ms", "step_10_us", "step_1000_us", "killed_resumed_ms"]);
+    assert!(report["steps_run_again_per_run"].as_f64().is_some_and(|most| most <= 1.0), "{report}");
+}
+
+#[test]
+fn a_worker_command_that_ends_is_named() {
+    let output = Command::new(env!("CARGO_BIN_EXE_hapax"))
+        .args(["bench", "workers", "--runs", "10", "--worker", "false"])
+        .output()
+        .expect("it can be run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("ended before it opened a session"), "{said}");
 }
 
 #[test]

@@ -118,6 +118,8 @@ async fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut next = |what: &str| arguments.next().unwrap_or_else(|| panic!("give {what}: SERVER KEY LISTEN"));
     let (server, key, listen) = (next("the server"), next("a key"), next("an address"));
+    // Built with the whole workspace, the client asks for a TLS provider, though this example speaks plain HTTP.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::new();
     let api = Router::new()
         .fallback(move |request: Request| forward(client.clone(), server.clone(), key.clone(), request));

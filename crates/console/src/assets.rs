@@ -1,4 +1,4 @@
-//! Embedded style and script. Their names contain a hash of their content, so browsers may cache them for ever.
+//! Embedded style and script. Their names contain a hash of their content, so browsers may cache them without limit.
 
 use std::sync::LazyLock;
 

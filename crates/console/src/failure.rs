@@ -128,7 +128,7 @@ fn in_words(problem: &Problem) -> (String, Option<&'static str>) {
                 "Something changed since the page was shown, so nothing was done. Look at how it stands now, then decide again.",
             ),
         ),
-        // A key that somebody chose, and not the one that was made with the form.
+        // A person chose this key. Other keys come with the form.
         Code::IdempotencyKeyConflict if names_something(problem) => (
             "The key belongs to another request".to_owned(),
             Some(

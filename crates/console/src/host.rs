@@ -33,7 +33,7 @@ pub struct Session {
     pub is_installation: bool,
     /// Token that forms of this session contain, so that no other site can send one.
     pub csrf: String,
-    /// Extensions by which the host recognises this caller. The console adds them to every request to the API.
+    /// Extensions that identify the caller to the host. The console adds them to every request to the API.
     pub marks: Extensions,
 }
 
@@ -70,7 +70,7 @@ pub struct Departure {
     pub cookie: String,
 }
 
-/// What a browser brings back from an identity provider.
+/// Query of the redirect that comes back from an identity provider.
 #[derive(Debug, Default)]
 pub struct ProviderAnswer {
     /// Value of the cookie of its departure.

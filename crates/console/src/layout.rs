@@ -20,6 +20,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// The cookie that remembers light or dark.
 pub(crate) const THEME_COOKIE: &str = "hapax_theme";
 
+/// Keys of the script. The menu lists them.
+const KEYS: [(&str, &str); 4] =
+    [("/", "search"), ("g", "and a first letter: a page"), ("?", "this menu"), ("Esc", "close")];
+
 /// Light, dark, or as the system has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Theme {
@@ -259,6 +263,9 @@ fn who(frame: &Frame) -> Markup {
                                 button.link type="submit" { (name) }
                             })) }
                         }
+                    }
+                    li.keys aria-label="Keys" {
+                        @for (key, does) in KEYS { p { kbd { (key) } " " (does) } }
                     }
                     li { (post("/console/sign-out", html! { button.link type="submit" { "Sign out" } })) }
                 }

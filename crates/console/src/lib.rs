@@ -39,9 +39,11 @@ pub(crate) struct Console {
     host: Arc<dyn Host>,
     /// The routes of the API.
     api: Router,
+    /// Which definitions ask for approvals.
+    asking: pages::AskingDefinitions,
 }
 
 /// The routes of the console. `api` answers what pages ask; it is not asked over the network.
 pub fn router(host: Arc<dyn Host>, api: Router) -> Router {
-    pages::routes().with_state(Arc::new(Console { host, api }))
+    pages::routes().with_state(Arc::new(Console { host, api, asking: Default::default() }))
 }

@@ -34,9 +34,9 @@ pub const LIVE_PAUSE: Duration = Duration::from_millis(700);
 pub const LIVE_KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// Pages of the ledger that one look at the evidence reads.
 pub const MAX_EVIDENCE_PAGES: usize = 10;
-/// Bars in which the evidence is shown over time.
+/// Most bars in the chart of the evidence over time.
 pub const MAX_HISTORY_BARS: usize = 48;
-/// Commits of a run up to which its page shows each attempt; the page of a longer run shows steps alone.
+/// Most commits of a run whose page shows each attempt. The page of a longer run shows only steps.
 pub const MAX_COMMITS_WITH_ATTEMPTS: u64 = 2_000;
 /// Differences between two requests that are named.
 pub const MAX_DIFFERENCES: usize = 50;
@@ -46,7 +46,7 @@ pub const MAX_SEARCHED_RUNS: usize = 10;
 pub const MAX_STEP_WAIT: Duration = Duration::from_secs(2);
 /// Pages of open doubts that a lookup reads.
 pub const MAX_DOUBT_PAGES: usize = 10;
-/// Credentials under which a key of a request is looked for.
+/// Most credentials that a lookup of a request key tries.
 pub const MAX_KEY_CALLERS: usize = 50;
 /// Pages of the audit log in one export.
 pub const MAX_AUDIT_PAGES: usize = 50;
@@ -54,3 +54,9 @@ pub const MAX_AUDIT_PAGES: usize = 50;
 pub const MAX_INPUT_DEPTH: usize = 4;
 /// Deepest nesting of steps that is drawn.
 pub const MAX_DRAWN_DEPTH: usize = 16;
+/// Pages of workflow definitions that the approvals look through.
+pub const MAX_DEFINITION_PAGES: usize = 10;
+/// Workflows whose runs the approvals look into at once; for the others, choose one.
+pub const MAX_ASKING_WORKFLOWS: usize = 20;
+/// Definitions in the cache of those that ask for approvals.
+pub const MAX_KNOWN_DEFINITIONS: usize = 10_000;

@@ -26,6 +26,8 @@ use crate::failure::Failure;
 use crate::visit::Visit;
 use crate::{Console, assets, session};
 
+pub(crate) use approvals::AskingDefinitions;
+
 /// Every path of the console, as metrics name it.
 pub const PATHS: &[&str] = &[
     "/console",

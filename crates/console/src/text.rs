@@ -91,7 +91,7 @@ pub(crate) fn csv_cell(cell: &str) -> String {
     format!("\"{guard}{}\"", cell.replace('"', "\"\""))
 }
 
-/// A number of things: `1 effect`, `2 effects`.
+/// Count with its noun: `1 effect`, `2 effects`.
 pub(crate) fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }

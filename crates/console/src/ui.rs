@@ -23,7 +23,7 @@ pub(crate) fn heading(title: &str, about: Markup) -> Markup {
 
 /// Nothing where something could be.
 pub(crate) fn none() -> Markup {
-    html! { span.dim { "–" } }
+    html! { span.dim.none { "–" } }
 }
 
 /// A short word in a frame.
@@ -72,7 +72,7 @@ pub(crate) fn sentence(text: &str) -> Markup {
     html! { @for (place, part) in parts { @if place % 2 == 1 { code { (part) } } @else { (part) } } }
 }
 
-/// A text of the API, in which instants are shown as everywhere else.
+/// A text of the API, with its instants in the viewer's format.
 pub(crate) fn told(text: &str) -> Markup {
     let words = text.split(' ').enumerate();
     let is_instant = |word: &str| word.ends_with('Z') && word.parse::<jiff::Timestamp>().is_ok();
@@ -97,7 +97,7 @@ pub(crate) fn secret(about: &str, secret: &str) -> Markup {
     }
 }
 
-/// What somebody should look at in a document.
+/// Warnings about a document.
 pub(crate) fn warnings(warnings: &[hapax_api::DefinitionProblem]) -> Markup {
     html! {
         @if !warnings.is_empty() {

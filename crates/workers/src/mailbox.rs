@@ -64,6 +64,16 @@ impl Envelope {
         self
     }
 
+    /// Returns whether it asks for a slot for a run that has no work yet.
+    fn is_waiting(&self) -> bool {
+        self.takes_slot && self.hands_out.is_none()
+    }
+
+    /// Returns whether it belongs to the answer of a commit that is still awaited.
+    fn is_awaited_by_commit(&self) -> bool {
+        self.commit.as_ref().is_some_and(|commit| !commit.is_answered())
+    }
+
     fn taking_back(mut self, work: WorkId) -> Self {
         self.takes_back = Some(work);
         self
@@ -138,6 +148,8 @@ pub(crate) struct Taken {
 pub(crate) struct Mailbox {
     queue: VecDeque<Envelope>,
     bytes: usize,
+    /// Number of messages that ask for a slot for a run without work.
+    waiting: usize,
     /// Slots that the worker has free.
     free: usize,
     /// Slots taken by the last answer of each lane, which the worker may not have received.
@@ -156,15 +168,19 @@ impl Mailbox {
         self.taken_back.retain(|taken| taken.told_in != Some(lane));
     }
 
-    pub(crate) fn push(&mut self, envelope: Envelope) {
+    /// Adds a message. Returns whether a poll may take it: if not, a commit that is awaited will.
+    pub(crate) fn push(&mut self, envelope: Envelope) -> bool {
         self.bytes += envelope.text.len();
+        self.waiting += usize::from(envelope.is_waiting());
+        let is_for_polls = !envelope.is_awaited_by_commit();
         self.queue.push_back(envelope);
+        is_for_polls
     }
 
-    /// Hands out work under `hold`.
-    pub(crate) fn hand_out(&mut self, work: WorkId, hold: Hold, envelope: Envelope) {
+    /// Hands out work under `hold`. Returns whether a poll may take it.
+    pub(crate) fn hand_out(&mut self, work: WorkId, hold: Hold, envelope: Envelope) -> bool {
         self.handed_out.insert(work, OfferedWork { hold, is_delivered: false });
-        self.push(envelope.handing_out(work));
+        self.push(envelope.handing_out(work))
     }
 
     /// The worker has ended the work.
@@ -206,7 +222,7 @@ impl Mailbox {
     /// Forgets all messages. What was handed out before counts as it did.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
-        self.bytes = 0;
+        (self.bytes, self.waiting) = (0, 0);
     }
 
     /// Returns whether work was handed out that has not ended.
@@ -216,9 +232,7 @@ impl Mailbox {
 
     /// Number of slots that are taken or asked for.
     pub(crate) fn load(&self) -> usize {
-        let waiting =
-            self.queue.iter().filter(|envelope| envelope.takes_slot && envelope.hands_out.is_none());
-        self.handed_out.len() + waiting.count()
+        self.handed_out.len() + self.waiting
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -231,8 +245,7 @@ impl Mailbox {
     }
 
     fn may_take(&self, envelope: &Envelope, lane: Lane, free: usize) -> bool {
-        let is_awaited_elsewhere =
-            lane == Lane::Poll && envelope.commit.as_ref().is_some_and(|commit| !commit.is_answered());
+        let is_awaited_elsewhere = lane == Lane::Poll && envelope.is_awaited_by_commit();
         !is_awaited_elsewhere && (free > 0 || !envelope.takes_slot) && self.is_covered(envelope)
     }
 
@@ -260,6 +273,7 @@ impl Mailbox {
             }
             bytes += envelope.text.len();
             free -= usize::from(envelope.takes_slot);
+            self.waiting -= usize::from(envelope.is_waiting());
             if let Some(work) = envelope.hands_out.and_then(|work| self.handed_out.get_mut(&work)) {
                 work.is_delivered = true;
             }
@@ -324,6 +338,22 @@ mod tests {
     }
 
     #[test]
+    fn the_load_counts_work_and_runs_that_wait_for_a_slot() {
+        let mut mailbox = Mailbox::default();
+        hand_out(&mut mailbox, 1);
+        mailbox.push(Envelope::new("run 1".into()).taking_slot());
+        mailbox.push(Envelope::new("run 2".into()).taking_slot());
+        mailbox.push(Envelope::new("resolved".into()));
+        assert_eq!(mailbox.load(), 3);
+        assert_eq!(told(&mut mailbox, Lane::Poll, 2), ["begin 1", "run 1", "resolved"]);
+        assert_eq!(mailbox.load(), 2, "the work, and the run that waits still");
+        mailbox.clear();
+        assert_eq!(mailbox.load(), 1, "what was handed out counts until it ends");
+        mailbox.end(1);
+        assert_eq!(mailbox.load(), 0);
+    }
+
+    #[test]
     fn work_that_was_never_given_is_taken_back_without_a_word() {
         let mut mailbox = Mailbox::default();
         hand_out(&mut mailbox, 1);
@@ -342,12 +372,13 @@ mod tests {
     fn what_a_commit_waits_for_goes_with_its_answer() {
         let mut mailbox = Mailbox::default();
         let commit = CommitGate::of(1);
-        mailbox.push(Envelope::new("of the commit".into()).in_commit(Some(commit.clone())));
-        mailbox.push(Envelope::new("other".into()));
+        let of_commit = Envelope::new("of the commit".into()).in_commit(Some(commit.clone()));
+        assert!(!mailbox.push(of_commit), "no poll may take it");
+        assert!(mailbox.push(Envelope::new("other".into())));
         assert_eq!(told(&mut mailbox, Lane::Poll, 1), ["other"]);
         assert_eq!(told(&mut mailbox, Lane::Commit, 1), ["of the commit"]);
         commit.answer();
-        mailbox.push(Envelope::new("later".into()).in_commit(Some(commit)));
+        assert!(mailbox.push(Envelope::new("later".into()).in_commit(Some(commit))));
         assert_eq!(told(&mut mailbox, Lane::Poll, 1), ["later"]);
     }
 

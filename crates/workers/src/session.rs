@@ -267,13 +267,16 @@ impl Session {
     }
 
     pub(crate) fn post(&self, envelope: Envelope) {
-        self.change_mailbox(|mailbox| mailbox.push(envelope));
-        self.news.notify_one();
+        // A poll that is woken looks through the whole queue, so it is not woken for what it may not take.
+        if self.change_mailbox(|mailbox| mailbox.push(envelope)) {
+            self.news.notify_one();
+        }
     }
 
     pub(crate) fn hand_out(&self, work: WorkId, hold: Hold, envelope: Envelope) {
-        self.change_mailbox(|mailbox| mailbox.hand_out(work, hold, envelope));
-        self.news.notify_one();
+        if self.change_mailbox(|mailbox| mailbox.hand_out(work, hold, envelope)) {
+            self.news.notify_one();
+        }
     }
 
     pub(crate) fn take_back(&self, work: WorkId, envelope: Envelope) {

@@ -172,6 +172,19 @@ impl Ceiling {
         Ok(times)
     }
 
+    /// Times whole runs, one after the other: as many commits as the engine makes for a run, each of what it writes there.
+    pub(super) fn time_runs(&self, runs: u64, keys: &KeySeries) -> Result<Histogram> {
+        let mut sql = Statements::prepare(&self.connection, &self.rows)?;
+        let mut times = Histogram::new();
+        for _ in 0..runs {
+            let began = Instant::now();
+            let run = RunId::new(Timestamp::from_millis(unix_millis()));
+            self.write_wave(&mut sql, &[run], fastrand::i64(..), keys)?;
+            times.record(began.elapsed());
+        }
+        Ok(times)
+    }
+
     fn start(&self, sql: &mut Statements<'_>, run: RunId, keys: &KeySeries) -> Result<()> {
         let key = keys.next();
         for (row, insert) in self.rows.start.iter().zip(&mut sql.start) {

@@ -26,8 +26,6 @@ const OWN: &str = "bench-invoice";
 const THEIRS: &str = "bench-bill";
 const ACTION: &str = "bench-close";
 const MODULE: &str = "bench";
-/// As many as `hapax bench steps` has outstanding, so that its figure is the one that is compared with.
-const STEPS_OUTSTANDING: u32 = 256;
 /// Default behaviour of a server's janitor.
 const EVERY: Duration = Duration::from_secs(120);
 const STALE_AFTER: Duration = Duration::from_secs(300);
@@ -38,7 +36,8 @@ pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Rep
     let transitions = options.runs.unwrap_or(20_000);
     let callers = options.concurrency.unwrap_or(64);
     let steps = options.steps.unwrap_or(5);
-    let load = Load { runs: transitions.div_ceil(u64::from(steps)), steps, concurrency: STEPS_OUTSTANDING };
+    // As many steps are outstanding as transitions: a commit is shared by as many on both sides.
+    let load = Load { runs: transitions.div_ceil(u64::from(steps)), steps, concurrency: callers };
     let opened = place.open(EngineOptions::default()).await?;
     let engine = &opened.engine;
     engine.register(WORKFLOW, take_steps)?;

@@ -1,33 +1,29 @@
-//! `workers`: runs whose code is in workers, over HTTP, beside the same runs in the process.
+//! `workers`: runs whose code is in a worker, over HTTP, beside the same runs in the process.
 //!
-//! Load, server and workers share the process and its cores. Two workers take turns with the server: while one waits for the
-//! commit of its steps, the other works.
+//! Load and server share the process and its cores. The worker is in the process too, or the command of `--worker`.
 
-use std::collections::HashMap;
+mod command;
+mod killed;
+mod suspended;
+
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
-use hapax::WorkspaceId;
-use hapax_api::client::Client;
-use hapax_api::{
-    CommitWorkerSession, OpenWorkerSession, PollWorkerSession, RawJson, WorkerRunItems, WorkerWorkflow,
-};
-use secrecy::SecretString;
-use serde::Deserialize;
-use serde_json::json;
-use tokio::task::JoinSet;
+use anyhow::Result;
+use hapax::{Hapax, WorkspaceId};
+use indicatif::ProgressBar;
 
 use super::histogram::{Histogram, median};
 use super::http::served::Served;
-use super::load::{Job, KeySeries, Load, NAMES, WARM_UP, WORKFLOW, drive, take_steps};
+use super::load::{Job, KeySeries, Load, WARM_UP, WORKFLOW, drive, take_steps};
 use super::place::BenchStore;
 use super::report::Report;
 use super::{Options, progress};
+use command::WorkerCommand;
 
-/// How many workers there are.
-const WORKERS: usize = 2;
 /// Rounds that are not counted.
-const WARM_UPS: usize = 4;
+const WARM_UPS: usize = 8;
+/// Runs that are alone, one after the other.
+const ALONE: u64 = 500;
 /// A workspace whose runs stay in the process.
 const LOCAL: &str = "bench-local";
 
@@ -55,160 +51,110 @@ async fn measure_served(
     served: &Served,
     load: Load,
 ) -> Result<Report> {
-    let remote = served.engine();
-    let local = remote.workspace(WorkspaceId::new(LOCAL)?);
+    let local = served.engine().workspace(WorkspaceId::new(LOCAL)?);
     local.register(WORKFLOW, take_steps)?;
-    let key = served.authorization().trim_start_matches("Bearer ").to_owned();
-    let mut workers = JoinSet::new();
-    let mut programs = Vec::new();
-    let is_bare = std::env::var_os("HAPAX_BENCH_BARE").is_some();
-    for _ in 0..WORKERS {
-        if !is_bare {
-            let url = format!("http://{}", served.address());
-            let program =
-                hapax::Hapax::builder(&url).api_key(&key).concurrency(load.concurrency).open().await?;
+    let workers = Server::of(served, load.concurrency);
+    let mut report = Report::new("workers", place);
+    match &options.worker {
+        Some(command) => {
+            let mut command = WorkerCommand::start(command, &workers).await?;
+            let client = workers.open().await?;
+            tokio::select! {
+                measured = measure_steps(options, served, &local, &client, load, &mut report) => measured?,
+                ended = command.ended() => return Err(ended),
+            }
+            command.stop().await?;
+        }
+        None => {
+            let program = workers.open().await?;
             program.register(WORKFLOW, take_steps)?;
             program.ready().await?;
-            programs.push(program);
-            continue;
+            measure_steps(options, served, &local, &program, load, &mut report).await?;
+            suspended::measure(options, served, &program, &mut report).await?;
+            program.shutdown(std::time::Duration::ZERO).await?;
+            killed::measure(options, &workers, &mut report).await?;
         }
-        let client = Client::new(&format!("http://{}", served.address()), &SecretString::from(key.clone()))?;
-        let session = Worker::open(client, load.concurrency).await?;
-        workers.spawn(session.work());
     }
+    Ok(report)
+}
+
+/// The server as a worker sees it.
+struct Server {
+    url: String,
+    key: String,
+    concurrency: u32,
+}
+
+impl Server {
+    fn of(served: &Served, concurrency: u32) -> Self {
+        let key = served.authorization().trim_start_matches("Bearer ").to_owned();
+        Server { url: format!("http://{}", served.address()), key, concurrency }
+    }
+
+    /// A program that is connected to it.
+    async fn open(&self) -> Result<Hapax> {
+        let program = Hapax::builder(&self.url).api_key(&self.key).concurrency(self.concurrency);
+        Ok(program.open().await?)
+    }
+
+    /// The same. A program that comes back under this name takes the place of the one before.
+    async fn open_as(&self, instance: &str) -> Result<Hapax> {
+        let program = Hapax::builder(&self.url).api_key(&self.key).concurrency(self.concurrency);
+        Ok(program.instance(instance).open().await?)
+    }
+}
+
+/// Steps of many runs, and one run alone.
+async fn measure_steps(
+    options: &Options,
+    served: &Served,
+    local: &hapax::Engine,
+    client: &Hapax,
+    load: Load,
+    report: &mut Report,
+) -> Result<()> {
+    let remote = served.engine();
     let keys = Arc::new(KeySeries::new(options.keys));
-    let bar = progress::bar("workers", load.runs * u64::from(options.rounds) * 2);
     for _ in 0..WARM_UPS {
-        for engine in [&remote, &local] {
-            drive(engine, WARM_UP, &keys, &indicatif::ProgressBar::hidden()).await?;
+        for engine in [&remote, local] {
+            drive(engine, WARM_UP, &keys, &ProgressBar::hidden()).await?;
         }
     }
-    let mut report = Report::new("workers", place);
+    let bar = progress::bar("workers", load.runs * u64::from(options.rounds) * 2);
     let mut per_run = Histogram::new();
     let (mut measured, mut inside) = (Vec::new(), Vec::new());
     for _ in 0..options.rounds {
-        // A worker that failed would leave the runs waiting.
-        tokio::select! {
-            round = drive(&remote, load, &keys, &bar) => {
-                let round = round?;
-                measured.push(round.runs_per_second());
-                per_run.add(&round.per_run);
-            }
-            Some(ended) = workers.join_next() => ended??,
-        }
-        inside.push(drive(&local, load, &keys, &bar).await?.runs_per_second());
+        let round = drive(&remote, load, &keys, &bar).await?;
+        measured.push(round.runs_per_second());
+        per_run.add(&round.per_run);
+        inside.push(drive(local, load, &keys, &bar).await?.runs_per_second());
     }
     bar.finish_and_clear();
     report.read_rss();
+    let alone = take_turns(client, load.steps, ALONE.min(load.runs), &keys).await?;
+
     let steps = f64::from(load.steps);
     let (measured, inside) = (median(measured), median(inside));
-    report.judge("steps_per_second", measured.map(|runs| runs * steps), "15,000");
+    let aim = "Rust 15,000, TypeScript 5,000, Python 1,500";
+    report.judge("steps_per_second", measured.map(|runs| runs * steps), aim);
     report.measure("p50_ms", per_run.ms(50.0));
     report.measure("p99_ms", per_run.ms(99.0));
     report.measure("steps_per_second_in_process", inside.map(|runs| runs * steps));
     let ratio = measured.zip(inside).map(|(measured, inside)| measured / inside);
     report.measure("ratio_to_in_process", ratio);
-    Ok(report)
+    report.judge("alone_p50_ms", alone.ms(50.0), "at most 5 for 5 steps");
+    report.measure("alone_p99_ms", alone.ms(99.0));
+    Ok(())
 }
 
-/// A worker that has the code of [`take_steps`].
-struct Worker {
-    client: Client,
-    session: String,
-    /// Jobs of runs that it has begun.
-    jobs: HashMap<String, Job>,
-    items: Vec<WorkerRunItems>,
-    requests: u64,
-    free: u32,
-}
-
-/// Parts of a message that this worker reads.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Message {
-    #[serde(rename = "type")]
-    kind: String,
-    run: String,
-    activation: String,
-    input: Option<Job>,
-    op: Option<u32>,
-    attempt: Option<u32>,
-}
-
-impl Worker {
-    async fn open(client: Client, free: u32) -> Result<Self> {
-        let asked = OpenWorkerSession {
-            name: "bench".into(),
-            instance: None,
-            sdk: Some("rust".into()),
-            sdk_version: None,
-            host: None,
-            concurrency: free,
-            workflows: vec![WorkerWorkflow { name: WORKFLOW.into(), version: 1 }],
-            tasks: Vec::new(),
-            actions: Vec::new(),
-        };
-        let session = client.open_worker_session(&asked).await?.session_id;
-        Ok(Worker { client, session, jobs: HashMap::new(), items: Vec::new(), requests: 0, free })
+/// One run after the other, from the request that starts it to its result, both over HTTP.
+async fn take_turns(client: &Hapax, steps: u32, runs: u64, keys: &Arc<KeySeries>) -> Result<Histogram> {
+    let mut times = Histogram::new();
+    for order in 0..runs {
+        let began = std::time::Instant::now();
+        let run = client.start(WORKFLOW, &Job::new(order, steps)).idempotency_key(keys.next()).await?;
+        run.wait_for_end().await?;
+        times.record(began.elapsed());
     }
-
-    async fn work(mut self) -> Result<()> {
-        loop {
-            self.requests += 1;
-            let (sequence, free) = (self.requests, self.free);
-            let answer = match self.items.is_empty() {
-                true => {
-                    let asked = PollWorkerSession { sequence, free };
-                    self.client.poll_worker_session(&self.session, &asked).await?
-                }
-                false => {
-                    let runs = std::mem::take(&mut self.items);
-                    let asked = CommitWorkerSession { sequence, free, runs, results: Vec::new() };
-                    self.client.commit_worker_session(&self.session, &asked).await?
-                }
-            };
-            for message in answer.messages {
-                self.take(serde_json::from_str(message.text()).context("a message cannot be read")?)?;
-            }
-        }
-    }
-
-    fn take(&mut self, message: Message) -> Result<()> {
-        let Message { kind, run, activation, input, op, attempt } = message;
-        let items = match (kind.as_str(), input, op) {
-            ("activate", Some(job), _) => {
-                self.jobs.insert(activation.clone(), job);
-                vec![ask(1)]
-            }
-            ("attempt", _, Some(op)) => {
-                let job = *self.jobs.get(&activation).context("an attempt of an unknown run")?;
-                let output = job.order + u64::from(op) - 1;
-                let ended = json!({ "outcome": op, "attempt": attempt, "output": output });
-                let next = match op < job.steps {
-                    true => ask(op + 1),
-                    false => json!({ "return": sum_of(job) }),
-                };
-                vec![ended, json!({ "took": op }), next]
-            }
-            ("drop", ..) => {
-                self.jobs.remove(&activation);
-                return Ok(());
-            }
-            _ => anyhow::bail!("a message of kind {kind} was not expected"),
-        };
-        let items = items.iter().map(RawJson::from_value).collect::<Result<_, _>>()?;
-        self.items.push(WorkerRunItems { run, activation, items });
-        Ok(())
-    }
-}
-
-/// Asks for the step with this number.
-fn ask(op: u32) -> serde_json::Value {
-    let name = NAMES[(op as usize - 1) % NAMES.len()];
-    json!({ "op": op, "do": "step", "name": name })
-}
-
-fn sum_of(job: Job) -> u64 {
-    let steps = u64::from(job.steps);
-    job.order * steps + steps * (steps - 1) / 2
+    Ok(times)
 }

@@ -41,6 +41,7 @@ addEventListener("keydown", (event) => {
   }
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "/") { event.preventDefault(); document.querySelector(".search input")?.focus(); return; }
+  if (event.key === "?") { document.querySelector("details.who > summary")?.click(); return; }
   if (event.key === "g") { isGoing = true; setTimeout(() => { isGoing = false; }, 1500); return; }
   if (isGoing) {
     const link = [...document.querySelectorAll(".side a")].find((it) => it.textContent.trim().toLowerCase().startsWith(event.key));
@@ -56,6 +57,11 @@ addEventListener("click", (event) => {
 });
 
 localise(document);
+// On a phone the tabs scroll: the one of this page is brought to sight.
+for (const here of document.querySelectorAll(".tabs [aria-current]")) {
+  const tabs = here.parentElement;
+  if (here.offsetLeft + here.offsetWidth > tabs.clientWidth + tabs.offsetLeft) tabs.scrollLeft = here.offsetLeft - tabs.offsetLeft - 24;
+}
 
 // Live pages: the page is asked for anew and its fragments take the place of those shown, unless somebody works in them.
 const main = document.querySelector("main");
@@ -88,9 +94,17 @@ function follow() {
   if (document.hidden || !main?.dataset.live) return;
   source = new EventSource(main.dataset.live);
   source.addEventListener("moved", renew);
+  // A server that has enough streams refuses this one for good: then the page looks again by the clock.
+  source.addEventListener("error", () => { if (source?.readyState === EventSource.CLOSED) lookAgain(); });
 }
 if (main?.dataset.live) {
   follow();
   document.addEventListener("visibilitychange", () => { if (!document.hidden) renew(); follow(); });
 }
-if (main && "refresh" in main.dataset) setInterval(renew, 4000);
+let isLooking = false;
+function lookAgain() {
+  if (isLooking) return;
+  isLooking = true;
+  setInterval(renew, 4000);
+}
+if (main && "refresh" in main.dataset) lookAgain();

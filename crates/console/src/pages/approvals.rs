@@ -1,19 +1,24 @@
 //! Approvals: open questions to people, and their answers.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::{Path, Query};
 use axum::response::Response;
 use axum::routing::{get, post};
-use hapax_api::{AnswerApproval, Definition, Page, RawJson, Run, RunDetail, Step, StepKind, StepStatus};
+use hapax_api::{
+    AnswerApproval, Definition, DefinitionSummary, Page, RawJson, Run, RunDetail, Step, StepKind, StepStatus,
+};
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use crate::Console;
 use crate::failure::Failure;
 use crate::form::{self, Submitted, Tone};
+use crate::limits::{
+    MAX_ASKING_WORKFLOWS, MAX_COMMITS_WITH_ATTEMPTS, MAX_DEFINITION_PAGES, MAX_KNOWN_DEFINITIONS,
+};
 use crate::visit::Visit;
 use crate::{ops, text, ui};
 
@@ -50,52 +55,136 @@ struct Waiting {
     question: Question,
 }
 
+/// Which approvals. The address holds all of it.
 #[derive(Debug, Default, Deserialize)]
-struct PageQuery {
+struct Filter {
+    /// A workflow with its version: `refund@2`.
+    #[serde(default)]
+    workflow: String,
+    /// Only with a workflow.
     #[serde(default)]
     cursor: String,
 }
 
-async fn list(mut visit: Visit, Query(PageQuery { cursor }): Query<PageQuery>) -> Result<Response, Failure> {
-    visit.frame.refresh = true;
-    let query = [("status", Some("WAITING")), ("limit", Some("50")), ("cursor", Some(cursor.as_str()))];
-    let page: Page<Run> = visit.read(&ops::LIST_RUNS, &[], &query).await?;
-    let seen = page.items.len();
-    let mut waiting = find(&visit, page.items).await?;
+/// Which definitions ask for approvals, by id. A definition never changes, so its document is read once.
+#[derive(Debug, Default)]
+pub(crate) struct AskingDefinitions(Mutex<HashMap<String, bool>>);
+
+impl AskingDefinitions {
+    fn get(&self, id: &str) -> Option<bool> {
+        self.0.lock().expect("no holder panics").get(id).copied()
+    }
+
+    fn insert(&self, id: &str, asks: bool) {
+        let mut known = self.0.lock().expect("no holder panics");
+        if known.len() >= MAX_KNOWN_DEFINITIONS {
+            known.clear();
+        }
+        known.insert(id.to_owned(), asks);
+    }
+}
+
+async fn list(mut visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Failure> {
+    visit.frame.refresh = filter.cursor.is_empty();
+    let asking = asking(&visit).await?;
+    let chosen: Vec<&str> = match filter.workflow.as_str() {
+        "" => asking.iter().take(MAX_ASKING_WORKFLOWS).map(String::as_str).collect(),
+        workflow => vec![workflow],
+    };
+    let (mut waiting, mut further) = (Vec::new(), Vec::new());
+    for workflow in &chosen {
+        let cursor = if filter.workflow.is_empty() { "" } else { &filter.cursor };
+        let query = [("status", Some("WAITING")), ("workflow", Some(workflow)), ("cursor", Some(cursor))];
+        let page: Page<Run> = visit.read(&ops::LIST_RUNS, &[], &query).await?;
+        further.extend(page.next_cursor.map(|next| (*workflow, next)));
+        waiting.extend(find(&visit, page.items).await?);
+    }
     waiting.sort_by(|a, b| a.step.started_at.cmp(&b.step.started_at));
+    let is_whole = further.is_empty() && chosen.len() >= asking.len();
     let content = html! {
         (ui::heading("Approvals", html! { "Runs that wait for people to decide. The one that has waited longest comes first." }))
+        @if asking.len() > 1 || !filter.workflow.is_empty() { (choice(&asking, &filter)) }
         div #approvals data-fragment {
             @if waiting.is_empty() {
-                @if page.next_cursor.is_some() { (ui::empty("None of these waiting runs asks for an approval. Look at the next ones.")) }
-                @else { (ui::empty("Nothing waits for an approval.")) }
+                @if is_whole || filter.workflow.is_empty() { (ui::empty("Nothing waits for an approval.")) }
+                @else { (ui::empty("None of these runs waits for an approval.")) }
             }
             div.inbox { @for one in &waiting { (card(&visit, one)) } }
-            @if page.next_cursor.is_some() || !cursor.is_empty() { p.hint { "From " (seen) " waiting runs, the newest first." } }
-            (ui::pager(PATH, &[], cursor.is_empty(), page.next_cursor.as_deref()))
+            @if filter.workflow.is_empty() {
+                @if !further.is_empty() {
+                    p.hint { "These are the newest runs. There are older ones of "
+                        @for (place, (workflow, next)) in further.iter().enumerate() {
+                            @if place > 0 { ", " }
+                            a href={ (PATH) (text::query(&[("workflow", Some(workflow)), ("cursor", Some(next))])) } { (workflow) }
+                        }
+                        "."
+                    }
+                }
+                @if chosen.len() < asking.len() { p.hint { "These are of " (chosen.len()) " workflows that ask. Choose another one above." } }
+            } @else {
+                (ui::pager(PATH, &[("workflow", Some(&filter.workflow))], filter.cursor.is_empty(), further.first().map(|(_, next)| next.as_str())))
+            }
         }
     };
     Ok(visit.page("Approvals", content))
 }
 
-/// The approvals that these runs wait for. Runs of a document without an approval are not looked into.
+fn choice(asking: &[String], filter: &Filter) -> Markup {
+    let names = asking.iter().map(|name| (name.as_str(), name.as_str()));
+    let names: Vec<_> = std::iter::once(("", "any")).chain(names).collect();
+    html! {
+        form.filters action=(PATH) { (form::choice("workflow", "Workflow", &names, &filter.workflow)) button.plain type="submit" { "Filter" } }
+    }
+}
+
+/// Workflows whose document asks for an approval, with their versions. Runs of others are not looked into.
+async fn asking(visit: &Visit) -> Result<Vec<String>, Failure> {
+    let known = &visit.console.asking;
+    let (mut asking, mut cursor) = (Vec::new(), String::new());
+    for _ in 0..MAX_DEFINITION_PAGES {
+        let query = [("limit", Some("200")), ("cursor", Some(cursor.as_str()))];
+        let page: Page<DefinitionSummary> = visit.read(&ops::LIST_DEFINITIONS, &[], &query).await?;
+        for it in page.items {
+            let asks = match known.get(&it.id) {
+                Some(asks) => asks,
+                None => {
+                    // A definition that somebody just deleted has no open run.
+                    let definition: Option<Definition> = visit.find(&ops::SHOW_DEFINITION, &[&it.id]).await?;
+                    let Some(definition) = definition else { continue };
+                    let asks = definition.document.text().contains("\"approval\"");
+                    known.insert(&it.id, asks);
+                    asks
+                }
+            };
+            if asks {
+                asking.push(format!("{}@{}", it.name, it.version));
+            }
+        }
+        match page.next_cursor {
+            Some(next) => cursor = next,
+            None => break,
+        }
+    }
+    Ok(asking)
+}
+
+/// The approvals that these runs wait for.
 async fn find(visit: &Visit, runs: Vec<Run>) -> Result<Vec<Waiting>, Failure> {
-    let mut asks: HashMap<String, bool> = HashMap::new();
     let mut waiting = Vec::new();
     for run in runs {
-        let Some(id) = run.definition_id.clone() else { continue };
-        if !asks.contains_key(&id) {
-            let definition: Option<Definition> = visit.find(&ops::SHOW_DEFINITION, &[&id]).await?;
-            // A definition that was deleted is no reason to leave out its runs.
-            let may_ask = definition.is_none_or(|it| it.document.text().contains("\"approval\""));
-            asks.insert(id.clone(), may_ask);
-        }
-        if !asks[&id] {
-            continue;
-        }
-        let Some(detail) = visit.find::<RunDetail>(&ops::SHOW_RUN, &[&run.id]).await? else { continue };
-        for (step, question) in questions(detail.steps) {
-            waiting.push(Waiting { run: detail.run.clone(), step, question });
+        let steps = match run.version > MAX_COMMITS_WITH_ATTEMPTS {
+            // A long run works at its end.
+            true => {
+                let query = [("order", Some("desc")), ("limit", Some("200"))];
+                visit
+                    .look_up_at::<Page<Step>>(&ops::LIST_STEPS, &[&run.id], &query)
+                    .await?
+                    .map(|page| page.items)
+            }
+            false => visit.find::<RunDetail>(&ops::SHOW_RUN, &[&run.id]).await?.map(|detail| detail.steps),
+        };
+        for (step, question) in questions(steps.unwrap_or_default()) {
+            waiting.push(Waiting { run: run.clone(), step, question });
         }
     }
     Ok(waiting)

@@ -143,7 +143,7 @@ fn facts_of(doubt: &Doubt, entry: Option<&LedgerEntry>) -> Markup {
     }
 }
 
-/// What others proposed, with what the second person will do.
+/// Open proposals, each with the effect of confirming it.
 fn proposals(visit: &Visit, doubt: &Doubt, journal: &[JournalEntry]) -> Markup {
     let is_open = |entry: &&JournalEntry| {
         entry.what == JournalKind::RulingProposed && entry.version == Some(doubt.version)
@@ -251,7 +251,7 @@ fn ruling(
     effect: &str,
     tone: Tone,
 ) -> Markup {
-    // Somebody else must agree with what cannot be taken back: a manager, or anybody where two people always decide.
+    // A ruling that cannot be taken back needs a second person: a manager, or anybody if two people always decide.
     let takes_two = resolution != Resolution::Happened && (doubt.takes_two_people || !visit.is_manager());
     let needs_output = matches!(resolution, Resolution::Happened | Resolution::Compensate);
     let word = text::spelled(&resolution).replace(' ', "_");

@@ -107,13 +107,14 @@ async fn show(visit: Visit, Query(PageQuery { cursor }): Query<PageQuery>) -> Re
         false => None,
     };
     let sums = LedgerTotals::of(&entries);
+    let rows = |name: &str, value: &str| rows(name, value, &cursor);
     let content = html! {
         (ui::heading("Evidence", html! { "What happened to the world, and how that is known." }))
         div.verdicts {
-            (verdict("Happened twice", sums.twice, "bad", "/console/ledger?only=twice", "Effects known to have happened more than once."))
-            (verdict("May have happened twice", sums.perhaps_twice, "doubt", "/console/ledger?only=perhaps", "Effects that may have happened beyond the first time."))
+            (verdict("Happened twice", sums.twice, "bad", &rows("only", "twice"), "Effects known to have happened more than once."))
+            (verdict("May have happened twice", sums.perhaps_twice, "doubt", &rows("only", "perhaps"), "Effects that may have happened beyond the first time."))
         }
-        (basis(&sums, &entries, !cursor.is_empty(), next.as_deref()))
+        (basis(&sums, &entries, &cursor, next.as_deref()))
         (history::over_time(&entries))
         section {
             h2 { "Open questions" }
@@ -126,13 +127,13 @@ async fn show(visit: Visit, Query(PageQuery { cursor }): Query<PageQuery>) -> Re
         section {
             h2 { "How it was kept" }
             div.tiles {
-                (tile("Attempts beyond the first", &sums.attempts.saturating_sub(sums.effects).to_string(), Some("/console/ledger?only=entered"), html! { "Retries and takeovers." }))
-                (tile("Late outcomes refused", &sums.refused.to_string(), Some("/console/ledger?only=refused"), html! { "By a fence: their worker no longer held the run." }))
-                (tile("Questions to providers", &sums.probes.to_string(), Some("/console/ledger?only=probed"), html! { "By probes." }))
-                (tile("Decisions by people", &sums.rulings.to_string(), Some("/console/ledger?only=ruled"), html! { "About effects." }))
-                (tile("Idempotent", &sums.by_class[0].to_string(), Some("/console/ledger?class=idempotent"), html! { "The provider honours the key." }))
-                (tile("Claimed", &sums.by_class[1].to_string(), Some("/console/ledger?class=claimed"), html! { "A claim is committed first." }))
-                (tile("Transactional", &sums.by_class[2].to_string(), Some("/console/ledger?class=transactional"), html! { "Commits with its record." }))
+                (tile("Attempts beyond the first", &sums.attempts.saturating_sub(sums.effects).to_string(), Some(&rows("only", "entered")), html! { "Retries and takeovers." }))
+                (tile("Late outcomes refused", &sums.refused.to_string(), Some(&rows("only", "refused")), html! { "By a fence: their worker no longer held the run." }))
+                (tile("Questions to providers", &sums.probes.to_string(), Some(&rows("only", "probed")), html! { "By probes." }))
+                (tile("Decisions by people", &sums.rulings.to_string(), Some(&rows("only", "ruled")), html! { "About effects." }))
+                (tile("Idempotent", &sums.by_class[0].to_string(), Some(&rows("class", "idempotent")), html! { "The provider honours the key." }))
+                (tile("Claimed", &sums.by_class[1].to_string(), Some(&rows("class", "claimed")), html! { "A claim is committed first." }))
+                (tile("Transactional", &sums.by_class[2].to_string(), Some(&rows("class", "transactional")), html! { "Commits with its record." }))
             }
         }
         @if let Some(figures) = &figures { (server_wide(figures)) }
@@ -148,6 +149,11 @@ async fn show(visit: Visit, Query(PageQuery { cursor }): Query<PageQuery>) -> Re
     Ok(visit.page("Evidence", content))
 }
 
+/// The rows behind a number: the ledger from the same place on, with one filter.
+fn rows(name: &str, value: &str, cursor: &str) -> String {
+    format!("{}{}", super::ledger::PATH, text::query(&[(name, Some(value)), ("cursor", Some(cursor))]))
+}
+
 /// A number in large: calm if it is 0, loud if not.
 fn verdict(name: &str, number: u64, tone: &str, path: &str, about: &str) -> Markup {
     let tone = if number == 0 { "good" } else { tone };
@@ -161,7 +167,9 @@ fn verdict(name: &str, number: u64, tone: &str, path: &str, about: &str) -> Mark
 }
 
 /// Explains where the two numbers come from.
-fn basis(sums: &LedgerTotals, entries: &[LedgerEntry], is_older: bool, next: Option<&str>) -> Markup {
+fn basis(sums: &LedgerTotals, entries: &[LedgerEntry], cursor: &str, next: Option<&str>) -> Markup {
+    let is_older = !cursor.is_empty();
+    let rows = |name: &str, value: &str| rows(name, value, cursor);
     let first = entries
         .iter()
         .flat_map(|entry| &entry.attempt_log)
@@ -170,11 +178,11 @@ fn basis(sums: &LedgerTotals, entries: &[LedgerEntry], is_older: bool, next: Opt
     html! {
         div.basis {
             p {
-                "Computed now from " b { (text::count(sums.effects, "effect")) } " with " b { (text::count(sums.attempts, "attempt")) }
+                "Computed now from " b { a href=(rows("only", "")) { (text::count(sums.effects, "effect")) } } " with " b { (text::count(sums.attempts, "attempt")) }
                 @if let Some(first) = first { ", the oldest from " (ui::time(first)) }
                 @if is_older { ", older than those on the first page" }
-                ". " b { (sums.happened) } @if sums.happened == 1 { " is" } @else { " are" } " known to have happened."
-                @if sums.again_under_key > 0 { " Beyond that, " a href="/console/ledger?class=idempotent" { (sums.again_under_key) " requests" } " of the class idempotent were sent again under the same key, which their provider answers without doing it again." }
+                ". " b { a href=(rows("only", "happened")) { (sums.happened) } } @if sums.happened == 1 { " is" } @else { " are" } " known to have happened."
+                @if sums.again_under_key > 0 { " Beyond that, " a href=(rows("only", "again")) { (sums.again_under_key) " requests" } " of the class idempotent were sent again under the same key, which their provider answers without doing it again." }
                 @if next.is_none() && !is_older { " These are all effects that are kept." }
             }
             @if let Some(next) = next {
@@ -208,22 +216,57 @@ fn server_wide(figures: &str) -> Markup {
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
             .sum()
     };
+    let count = |name: &str, labels: &str| format!("{}", sum(name, labels).round());
+    let age = |name: &str| ui::span_text((sum(name, "") * 1_000.0).round() as i64);
+    let by_credential_table = Some("#by-credential");
+    let pending = Some("/console/webhooks/deliveries?status=due");
+    let refused = Some("/console/ledger?only=refused");
     let shown = [
-        ("Requests replayed", sum(KEY_USES, "use=\"replayed\""), "Answered from the record, not done again."),
-        ("Starts replayed", sum("hapax_starts_replayed_total", ""), "Runs that were there already."),
-        ("Key conflicts", sum(KEY_USES, "use=\"conflicted\""), "The same key for something else: refused."),
-        ("Claims lost", sum("hapax_claims_lost_total", ""), "Somebody else was first."),
-        ("Writes fenced", sum("hapax_fenced_writes_total", ""), "Writers that no longer held their run."),
-        ("Janitor releases", sum("hapax_janitor_releases_total", ""), "Claims given back after a crash."),
-        ("Outbox depth", sum("hapax_outbox_depth", ""), "After-effects to be delivered."),
-        ("Oldest in the outbox", sum("hapax_outbox_oldest_age_seconds", ""), "Seconds."),
-        ("Oldest live request key", sum("hapax_oldest_request_key_age_seconds", ""), "Seconds."),
+        (
+            "Requests replayed",
+            count(KEY_USES, "use=\"replayed\""),
+            by_credential_table,
+            "Answered from the record, not done again.",
+        ),
+        (
+            "Starts replayed",
+            count("hapax_starts_replayed_total", ""),
+            by_credential_table,
+            "Runs that were there already.",
+        ),
+        (
+            "Key conflicts",
+            count(KEY_USES, "use=\"conflicted\""),
+            by_credential_table,
+            "The same key for something else: refused.",
+        ),
+        ("Claims lost", count("hapax_claims_lost_total", ""), None, "Somebody else was first."),
+        (
+            "Writes fenced",
+            count("hapax_fenced_writes_total", ""),
+            refused,
+            "Writers that no longer held their run. What they reported is in the ledger.",
+        ),
+        (
+            "Janitor releases",
+            count("hapax_janitor_releases_total", ""),
+            None,
+            "Claims given back after a crash. Each is in the history of its operation.",
+        ),
+        ("Outbox depth", count("hapax_outbox_depth", ""), pending, "After-effects to be delivered."),
+        ("Oldest in the outbox", age("hapax_outbox_oldest_age_seconds"), pending, "How long it has waited."),
+        (
+            "Oldest live request key",
+            age("hapax_oldest_request_key_age_seconds"),
+            None,
+            "A repeat of a request this old still gets the first answer.",
+        ),
     ];
     html! {
         section {
             h2 { "The whole server" }
-            p.hint { "All workspaces, since this node started." }
-            div.tiles { @for (name, value, about) in shown { (tile(name, &format!("{}", value.round()), None, html! { (about) })) } }
+            p.hint { "All workspaces, since this node started. Numbers with a link lead to rows of your workspace." }
+            div.tiles { @for (name, value, path, about) in shown { (tile(name, &value, path, html! { (about) })) } }
             (by_credential(figures))
         }
     }
@@ -253,5 +296,5 @@ fn by_credential(figures: &str) -> Markup {
         cells
     });
     let columns = ["Workspace", "Credential", "New", "Replayed", "Conflicts", "Replayed per new"];
-    html! { section { h3 { "Keys by credential" } (ui::table(&columns, rows.collect(), "No key was used yet.")) } }
+    html! { section #by-credential { h3 { "Keys by credential" } (ui::table(&columns, rows.collect(), "No key was used yet.")) } }
 }

@@ -35,7 +35,7 @@ struct Filter {
     /// Host of the provider.
     #[serde(default)]
     provider: String,
-    /// `entered`, `twice`, `perhaps`, `refused`, `probed` or `ruled`.
+    /// Name of a view: `twice`, `perhaps`, `entered`, or one of [`FURTHER_VIEWS`].
     #[serde(default)]
     only: String,
     /// To the minute in UTC, such as 2026-11-18T09:00, or a whole day.
@@ -59,8 +59,13 @@ const VIEWS: &[(&str, &str)] = &[
 ];
 
 /// Views that other pages lead to.
-const FURTHER_VIEWS: &[(&str, &str)] =
-    &[("Late outcome refused", "refused"), ("Provider was asked", "probed"), ("Decided by people", "ruled")];
+const FURTHER_VIEWS: &[(&str, &str)] = &[
+    ("Known to have happened", "happened"),
+    ("Sent again under one key", "again"),
+    ("Late outcome refused", "refused"),
+    ("Provider was asked", "probed"),
+    ("Decided by people", "ruled"),
+];
 
 impl Filter {
     fn pairs(&self) -> [(&'static str, Option<&str>); 6] {
@@ -86,9 +91,13 @@ impl Filter {
         let host = self.provider.trim().to_ascii_lowercase();
         let is_provider = host.is_empty() || entry.provider.as_deref().is_some_and(|it| it.contains(&host));
         let is_class = self.class.is_empty() || self.class == word(entry.class);
+        // The same rows that the evidence counts: under one key, an idempotent provider does nothing a second time.
+        let is_idempotent = entry.class == LedgerClass::Idempotent;
         let is_only = match self.only.as_str() {
-            "twice" => entry.happened_twice > 0,
-            "perhaps" => entry.may_have_happened_twice > 0,
+            "twice" => entry.happened_twice > 0 && !is_idempotent,
+            "perhaps" => entry.may_have_happened_twice > 0 && !is_idempotent,
+            "again" => is_idempotent && entry.happened_twice + entry.may_have_happened_twice > 0,
+            "happened" => entry.happened > 0,
             "entered" => entry.attempt_log.len() > 1,
             "refused" => entry.refused_writes > 0,
             "probed" => !entry.probes.is_empty(),
@@ -207,7 +216,7 @@ fn views(filter: &Filter) -> Vec<ui::Tab<'static>> {
 fn row(entry: &LedgerEntry, visit: &Visit) -> Vec<Markup> {
     let entered = entry.attempt_log.len();
     vec![
-        html! { b { (entry.step_id) } details.more { summary { code { (entry.effect_key) } } (attempts(entry)) (ruled(entry)) } },
+        html! { b { (entry.step_id) } details.more { summary { "key and attempts" } p { (ui::id(&entry.effect_key)) } (attempts(entry)) (ruled(entry)) } },
         html! {
             @match (&entry.run_id, &entry.entity, &entry.operation_id) {
                 (Some(run), _, _) => { (ui::run_link(run)) }
@@ -225,7 +234,12 @@ fn row(entry: &LedgerEntry, visit: &Visit) -> Vec<Markup> {
     ]
 }
 
+/// How often it happened. An idempotent provider does nothing a second time under one key, so that is no alarm.
 pub(super) fn happened(entry: &LedgerEntry) -> Markup {
+    let again = entry.happened_twice + entry.may_have_happened_twice;
+    if entry.class == LedgerClass::Idempotent && again > 0 {
+        return html! { span.number { (entry.happened.min(1)) "×" } " " (ui::tag("sent again under one key")) };
+    }
     match (entry.happened_twice, entry.may_have_happened_twice) {
         (0, 0) => {
             html! { span.number { (entry.happened) "×" } @if entry.may_have_happened > 0 { " " (ui::badge(ui::State::Doubt, "perhaps")) } }
@@ -266,6 +280,7 @@ mod tests {
             ("class", "claimed"),
             ("only", "entered"),
             ("only", "perhaps"),
+            ("only", "happened"),
             ("since", "2026-11-18"),
             ("until", "2026-11-18"),
             ("since", "2026-11-18T10:00"),
@@ -285,8 +300,19 @@ mod tests {
             ("provider", "stripe"),
             ("only", "refused"),
             ("only", "ruled"),
+            ("only", "again"),
         ] {
             assert!(!filter(name, value), "{name}={value}");
         }
+    }
+
+    #[test]
+    fn a_request_that_was_sent_again_under_one_key_is_not_among_what_happened_twice() {
+        let idempotent = LedgerEntry { class: LedgerClass::Idempotent, ..entry() };
+        let only = |only: &str| Filter { only: only.into(), ..Filter::default() }.admits(&idempotent);
+        assert_eq!(
+            (only("again"), only("perhaps"), only("twice"), only("entered")),
+            (true, false, false, true)
+        );
     }
 }

@@ -134,6 +134,34 @@ async fn a_hidden_page_asks_for_nothing_until_it_is_seen_again() {
     gate.let_through(1);
 }
 
+/// One credential has so many streams. A page beyond them looks again by the clock.
+#[tokio::test]
+async fn a_page_that_gets_no_stream_follows_its_run_all_the_same() {
+    let server = TestServer::memory().await;
+    let document = json!({ "name": "ask", "version": 1, "steps": [{ "name": "answer", "type": "signal", "signal": "answer" }] });
+    let definition = server.upload(&document).await;
+    let run = server.start(&definition, json!({})).await;
+    server.until(&run, "WAITING").await;
+    let stream = format!("{}/api/v1/workflow-runs/{run}/events/stream", server.url);
+    let mut streams = Vec::new();
+    loop {
+        let stream = server.http.get(&stream).bearer_auth(&server.admin).send().await.unwrap();
+        if stream.status() == 429 {
+            break;
+        }
+        streams.push(stream);
+        assert!(streams.len() < 1_000, "streams have a limit");
+    }
+    let page = Chromium::start(BrowserSettings::DESK).await;
+    page.sign_in(&server.url, &server.admin, &format!("/console/runs/{run}")).await;
+    page.until_says("Cancel run").await;
+    let signal = json!({ "name": "answer" });
+    let sent = server.post(&format!("/api/v1/workflow-runs/{run}/signals"), &signal, &[]).await;
+    assert!(sent.status < 300, "{}", sent.text());
+    page.until_says("Completed").await;
+    drop(streams);
+}
+
 /// The time an instant has where the viewer is, with UTC in its title.
 #[tokio::test]
 async fn instants_are_in_the_viewer_s_zone_with_utc_on_hover() {

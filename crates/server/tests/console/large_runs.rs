@@ -1,19 +1,22 @@
 //! A run with many steps and events: its page shows a bounded part, at once.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::json;
 
 use super::browser::Browser;
 use super::support::{HUGE_EVENTS, HUGE_STEPS, TestServer};
 
-/// Far more than the page takes, and far less than a page that reads everything into it.
-const AT_ONCE: Duration = Duration::from_secs(10);
-const PAGE_BYTES: usize = 1 << 20;
+/// Far more than the page takes, and far less than a page that has everything in it.
+const PAGE_BYTES: usize = 512 << 10;
+/// Logs that a page reads: one for the steps, one for what the run waits for.
+const LOGS: usize = 3;
+/// Rows of events that a page reads; the run has 100,000.
+const EVENTS: usize = 2_000;
 
 #[tokio::test]
 async fn a_run_of_ten_thousand_steps_and_a_hundred_thousand_events_opens_at_once() {
-    let (server, _store) = TestServer::planned().await;
+    let (server, store) = TestServer::planned().await;
     let definition = server.echo().await;
     let asked = json!({ "definitionId": definition, "input": {}, "subject": "huge" });
     let run = server.post("/api/v1/workflow-runs", &asked, &[]).await.json()["run"]["id"]
@@ -23,43 +26,46 @@ async fn a_run_of_ten_thousand_steps_and_a_hundred_thousand_events_opens_at_once
     server.end(&run).await;
     let admin = Browser::admin(&server).await;
     let path = format!("/console/runs/{run}");
-    let since = Instant::now();
     let whole = server.get(&format!("/api/v1/workflow-runs/{run}")).await.json();
-    server.get(&format!("/api/v1/workflow-runs/{run}/ledger")).await.json();
-    let all = since.elapsed();
-    println!("all of it over the API: {all:?}");
     assert!(whole["steps"].as_array().unwrap().len() > HUGE_STEPS, "the fixture has {HUGE_STEPS} steps");
     assert!(whole["run"]["version"].as_u64().unwrap() > HUGE_EVENTS as u64);
     let head = server.get(&format!("/api/v1/workflow-runs/{run}?steps=false")).await.json();
     assert_eq!((&head["run"], &head["steps"]), (&whole["run"], &json!([])));
+    store.take_reads();
+    server.get(&format!("/api/v1/workflow-runs/{run}/ledger")).await.json();
+    assert!(store.take_reads().1 > HUGE_EVENTS, "what reads every event is counted");
+
+    // What a page takes is bounded by what it shows. How long it took is printed for docs/performance.md.
+    let open = async |address: &str| {
+        store.take_reads();
+        let since = Instant::now();
+        let page = admin.page(address).await;
+        let (logs, events) = store.take_reads();
+        println!("{address}: {:?}, {} bytes, {logs} logs, {events} events", since.elapsed(), page.len());
+        assert!(page.len() < PAGE_BYTES, "{address}: {} bytes", page.len());
+        assert!(logs <= LOGS && events <= EVENTS, "{address}: {logs} logs, {events} events");
+        page
+    };
     for (address, first, last) in [
         (path.clone(), "step-step-00000", "step-step-00150"),
         (format!("{path}?order=desc"), "step-step-09999", "step-step-09900"),
     ] {
-        let since = Instant::now();
-        let page = admin.page(&address).await;
-        let took = since.elapsed();
-        println!("{address}: {took:?}, {} bytes", page.len());
-        assert!(took < AT_ONCE && page.len() < PAGE_BYTES, "{took:?} {}", page.len());
-        assert!(took < all / 5, "a page reads a part of it: {took:?}, and all of it takes {all:?}");
+        let page = open(&address).await;
         assert_eq!(page.matches("class=\"step\"").count(), 200);
         assert!(page.contains(first) && page.contains(last), "{address}");
     }
     // Page by page, each step comes once.
     let (mut seen, mut address) = (0, path.clone());
     for _ in 0..3 {
-        let page = admin.page(&address).await;
+        let page = open(&address).await;
         seen += page.matches("class=\"step\"").count();
         let next = page.split("Later steps").next().unwrap().rsplit("href=\"").next().unwrap();
         address = next.split('"').next().unwrap().replace("&amp;", "&");
     }
     assert_eq!(seen, 600);
-    assert!(admin.page(&address).await.contains("step-step-00600"), "{address}");
+    assert!(open(&address).await.contains("step-step-00600"), "{address}");
     for tab in ["history", "notes"] {
-        let since = Instant::now();
-        let page = admin.page(&format!("{path}?tab={tab}")).await;
-        println!("{tab}: {:?}, {} bytes", since.elapsed(), page.len());
-        assert!(since.elapsed() < AT_ONCE && page.len() < PAGE_BYTES, "{tab}");
+        open(&format!("{path}?tab={tab}")).await;
     }
     let search = admin.page("/console/search?q=huge").await;
     assert!(search.contains(&run) && search.len() < PAGE_BYTES);

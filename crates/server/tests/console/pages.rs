@@ -219,7 +219,7 @@ async fn the_evidence_counts_what_the_ledger_holds_and_its_export_is_a_chain() {
     }
     let page = browser.page("/console/evidence").await;
     assert!(page.matches("<span class=\"figure\">0</span>").count() >= 2, "{page}");
-    assert!(page.contains("<b>3 effects</b>"), "{page}");
+    assert!(page.contains(">3 effects</a></b>"), "{page}");
     let export = browser.get("/console/evidence/export?format=json").await.json();
     let rows = export["rows"].as_array().unwrap();
     assert_eq!((rows.len(), &export["isComplete"]), (3, &json!(true)));
@@ -242,6 +242,24 @@ fn audit(rows: &[(String, String, String)]) -> Result<String, usize> {
         previous = computed;
     }
     Ok(previous)
+}
+
+/// Runs the program of docs/console.md over an export; answers what it printed, or why it stopped.
+fn check_with_python(csv: &str) -> Result<String, String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/console.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let program = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("hapax-evidence.csv"), csv).unwrap();
+    let run = std::process::Command::new("python3")
+        .args(["-c", program])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    match run.status.success() {
+        true => Ok(String::from_utf8(run.stdout).unwrap().trim().to_owned()),
+        false => Err(String::from_utf8(run.stderr).unwrap()),
+    }
 }
 
 /// The cells of a CSV, as RFC 4180 has it.
@@ -298,6 +316,11 @@ async fn an_auditor_checks_an_export_and_sees_a_row_that_was_taken_out_or_change
         csv[1..].iter().map(|row| (row[entry].clone(), row[previous].clone(), row[hash].clone())).collect();
     assert_eq!(of_csv, of_json, "both say the same");
     assert_eq!(audit(&of_csv), Ok(export.seal));
+    let text = browser.get("/console/evidence/export?format=csv").await.text();
+    assert_eq!(check_with_python(&text), Ok(format!("whole; seal: {}", audit(&of_csv).unwrap())));
+    let tampered = text.replacen("\"\"happened\"\":1", "\"\"happened\"\":0", 1);
+    assert_ne!(tampered, text);
+    assert!(check_with_python(&tampered).unwrap_err().contains("row 1 was changed"));
     let mut without = of_csv.clone();
     without.remove(1);
     assert_eq!(audit(&without), Err(1));
@@ -326,20 +349,60 @@ async fn whoever_watches_the_installation_sees_replays_conflicts_duplicates_rete
     };
     assert_eq!((figure("Requests replayed"), figure("Key conflicts")), ("1".into(), "1".into()));
     assert_eq!((figure("Happened twice"), figure("May have happened twice")), ("0".into(), "0".into()));
-    for name in [
-        "Outbox depth",
-        "Oldest in the outbox",
-        "Oldest live request key",
-        "Writes fenced",
-        "Janitor releases",
-    ] {
+    for name in ["Outbox depth", "Writes fenced", "Janitor releases"] {
         assert!(figure(name).parse::<u64>().is_ok(), "{name}: {}", figure(name));
     }
+    assert_eq!(figure("Oldest in the outbox"), "0 ms");
+    assert!(figure("Oldest live request key").ends_with('s'), "{}", figure("Oldest live request key"));
     let credential = format!("cred_{}", server.admin.split('_').nth(1).unwrap());
     let row = page.split(&credential).nth(1).expect("who used keys is listed");
     assert!(row.split("</tr>").next().unwrap().contains("100 %"), "replays stand out: {row}");
     let member = Browser::admin(&server).await.page("/console/evidence").await;
     assert!(!member.contains("The whole server"), "figures of all workspaces are for the installation");
+}
+
+/// Each number of the evidence leads to as many rows as it says.
+#[tokio::test]
+async fn each_number_of_the_evidence_leads_to_its_rows() {
+    let server = TestServer::memory().await;
+    let provider = Provider::start().await;
+    let document = |name: &str, effect: &str, path: &str| {
+        json!({ "name": name, "version": 1, "steps": [{
+            "name": "charge", "type": "http", "method": "POST", "url": provider.url(path), "body": {}, "effect": effect, "timeout": "1s",
+            "retry": { "maxAttempts": 2, "first": "1ms", "cap": "1ms" },
+        }] })
+    };
+    // Sent twice under one key, to a provider that honours it; and once, with an unknown outcome.
+    let again = server.start(&server.upload(&document("again", "idempotent", "/cut")).await, json!({})).await;
+    server.end(&again).await;
+    server.start(&server.upload(&document("once", "claimed", "/cut")).await, json!({})).await;
+    server
+        .until_shown("/api/v1/doubts", |page| page["items"].as_array().is_some_and(|items| !items.is_empty()))
+        .await;
+    let browser = Browser::admin(&server).await;
+    let page = browser.page("/console/evidence").await;
+    let mut followed = 0;
+    for tile in
+        page.split("<a class=\"").skip(1).filter(|it| it.starts_with("verdict") || it.starts_with("tile"))
+    {
+        let between =
+            |from: &str, to: &str| tile.split(from).nth(1).unwrap().split(to).next().unwrap().to_owned();
+        let (path, figure) =
+            (between("href=\"", "\"").replace("&amp;", "&"), between("class=\"figure\">", "<"));
+        let name = between("class=\"name\">", "<");
+        if !path.starts_with("/console/ledger") || name == "Attempts beyond the first" {
+            continue;
+        }
+        let rows = browser.page(&path).await;
+        let body = rows.split("<main").nth(1).unwrap();
+        let count = body.matches("<details class=\"more\">").count();
+        assert_eq!(count.to_string(), figure, "{name} at {path}: {body}");
+        followed += 1;
+    }
+    assert!(followed >= 8, "{followed}: {page}");
+    let again = browser.page("/console/ledger?only=again").await;
+    assert!(again.contains("again@1") || again.contains(":charge"), "{again}");
+    assert!(page.contains("href=\"/console/ledger?only=again\""), "{page}");
 }
 
 #[tokio::test]

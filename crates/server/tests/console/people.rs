@@ -247,7 +247,11 @@ async fn a_person_sees_and_does_what_their_group_allows_and_nobody_decides_for_t
         notes["items"][0]["actor"]["subject"], "u-ada",
         "one person, in the console and the API: {notes}"
     );
-    let body = json!({ "subscriptionId": "sub_1", "status": "dead", "limit": 1, "reason": "again", "by": "the boss" });
+    let subscription = json!({ "name": "books", "url": "http://127.0.0.1:9/", "events": ["run.failed"] });
+    let subscription = server.post("/api/v1/webhook-subscriptions", &subscription, &[]).await.json();
+    let id = &subscription["subscription"]["id"];
+    let body =
+        json!({ "subscriptionId": id, "status": "dead", "limit": 1, "reason": "again", "by": "the boss" });
     let refused = server
         .send("POST", "/api/v1/webhook-deliveries/redeliver", Some(body.to_string()), &token, &[])
         .await;

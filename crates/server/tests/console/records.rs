@@ -133,3 +133,27 @@ async fn an_approval_is_answered_by_whom_it_is_asked_of_and_others_are_told_whom
     assert!(manager.page(inbox).await.contains("Nothing waits for an approval."));
     assert!(manager.page("/console/admin/audit?action=approval_answered").await.contains("half of it"));
 }
+
+/// The inbox is about workflows that ask, however many other runs wait.
+#[tokio::test]
+async fn an_approval_is_in_the_inbox_though_many_newer_runs_wait_for_something_else() {
+    let server = TestServer::memory().await;
+    let ask = |name: &str| json!({ "name": name, "version": 1, "steps": [{ "name": "sign-off", "type": "approval", "decisions": ["approve", "reject"] }] });
+    let (first, second) = (server.upload(&ask("refund")).await, server.upload(&ask("discount")).await);
+    let oldest = server.start(&first, json!({})).await;
+    let newest = server.start(&second, json!({})).await;
+    let hear = json!({ "name": "hear", "version": 1, "steps": [{ "name": "answer", "type": "signal" }] });
+    let hear = server.upload(&hear).await;
+    for _ in 0..60 {
+        server.start(&hear, json!({})).await;
+    }
+    for run in [&oldest, &newest] {
+        server.until(run, "WAITING").await;
+    }
+    let browser = Browser::admin(&server).await;
+    let page = browser.page("/console/approvals").await;
+    let place = |run: &str| page.find(run).unwrap_or_else(|| panic!("{run} is missing: {page}"));
+    assert!(place(&oldest) < place(&newest), "the one that has waited longest comes first");
+    let narrowed = browser.page("/console/approvals?workflow=discount%401").await;
+    assert!(narrowed.contains(&newest) && !narrowed.contains(&oldest), "{narrowed}");
+}

@@ -24,6 +24,8 @@ pub struct PlannedStore {
     starts: AtomicUsize,
     has_failed: AtomicBool,
     pub(super) loses_outcomes: AtomicBool,
+    logs_read: AtomicUsize,
+    events_read: AtomicUsize,
     /// Notified when a gated start has begun.
     pub begun: Notify,
     /// Lets gated starts go on, one per permit.
@@ -39,6 +41,8 @@ impl PlannedStore {
             starts: AtomicUsize::new(0),
             has_failed: AtomicBool::new(false),
             loses_outcomes: AtomicBool::new(false),
+            logs_read: AtomicUsize::new(0),
+            events_read: AtomicUsize::new(0),
             begun: Notify::new(),
             gate: Semaphore::new(0),
         })
@@ -62,6 +66,11 @@ impl PlannedStore {
     /// How many starts came.
     pub fn starts(&self) -> usize {
         self.starts.load(Ordering::SeqCst)
+    }
+
+    /// Logs of runs and rows of events that were read since the last call.
+    pub fn take_reads(&self) -> (usize, usize) {
+        (self.logs_read.swap(0, Ordering::SeqCst), self.events_read.swap(0, Ordering::SeqCst))
     }
 
     pub(super) fn behind(&self) -> StoreResult<&dyn Store> {
@@ -303,6 +312,7 @@ impl Store for PlannedStore {
     }
 
     async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>> {
+        self.logs_read.fetch_add(1, Ordering::SeqCst);
         self.behind()?.find_log(workspace, run).await
     }
 
@@ -316,7 +326,9 @@ impl Store for PlannedStore {
         run: RunId,
         after: Version,
     ) -> StoreResult<Vec<RunEvent>> {
-        self.behind()?.list_events(workspace, run, after).await
+        let events = self.behind()?.list_events(workspace, run, after).await?;
+        self.events_read.fetch_add(events.len(), Ordering::SeqCst);
+        Ok(events)
     }
 
     async fn find_key(

@@ -126,6 +126,7 @@ pub(super) async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<R
             label { span { "Until" } input type="date" name="until" value=(filter.until); }
             button.plain type="submit" { "Filter" }
         }
+        (periods(&visit, &filter))
         (ui::table(&["When", "Who", "What", "About", "Why"], rows, "Nobody did anything of the kind."))
         (ui::pager(PATH, &pairs, filter.cursor.is_empty(), page.next_cursor.as_deref()))
         div.actions {
@@ -134,6 +135,24 @@ pub(super) async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<R
         }
     };
     Ok(visit.page("Audit log", content))
+}
+
+/// Links to what was done lately, with the other filters as they are. The list is long, and its oldest entry comes first.
+fn periods(visit: &Visit, filter: &Filter) -> Markup {
+    let day = |days_ago: i64| {
+        let at = jiff::Timestamp::from_millisecond(visit.now_ms - days_ago * 86_400_000);
+        at.unwrap_or(jiff::Timestamp::UNIX_EPOCH).strftime("%Y-%m-%d").to_string()
+    };
+    let periods =
+        [("Today", day(0)), ("Since yesterday", day(1)), ("The last 7 days", day(7)), ("All", String::new())];
+    let path = |since: &str| {
+        let mut pairs = filter.pairs();
+        pairs[6].1 = Some(since);
+        format!("{PATH}{}", text::query(&pairs))
+    };
+    html! {
+        p.periods { @for (name, since) in &periods { a href=(path(since)) aria-current=[(filter.since == *since).then_some("true")] { (name) } " " } span.dim { "in UTC" } }
+    }
 }
 
 /// Splits an entry into its command and its reason. Some entries keep both in one text.

@@ -113,7 +113,7 @@ fn name(from_ms: i64, width_ms: i64) -> String {
     at.strftime(format).to_string()
 }
 
-/// The numbers over time: bars for the eye, and a table in which each number leads to its rows.
+/// The numbers over time: a chart, and a table whose numbers link to their rows.
 pub(super) fn over_time(entries: &[LedgerEntry]) -> Markup {
     let Some(history) = History::of(entries) else { return html! {} };
     html! {
@@ -154,7 +154,7 @@ fn drawn(history: &History) -> Markup {
                             rect.whole x=(format!("{:.3}", place as f64 * width)) width=(format!("{width:.3}")) y="0" height="100" {}
                             @for (number, (class, count)) in parts.into_iter().enumerate() {
                                 @if count > 0 {
-                                    // What may have happened twice is a part of the attempts, so it lies over them.
+                                    // Attempts include the effects that may have happened twice, so this bar covers a part of theirs.
                                     @let base = match number { 0 => 0.0, _ => height(bar.effects) };
                                     @let tall = height(count).max(1.5);
                                     rect.(class) x=(format!("{x:.3}")) width=(format!("{:.3}", width * 0.76)) y=(format!("{:.3}", (100.0 - base - tall).max(0.0))) height=(format!("{tall:.3}")) {}

@@ -1,4 +1,4 @@
-//! What a run hides, for those who may see it and say why.
+//! Reveals the hidden values of a run to managers who give a reason.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -10,7 +10,7 @@ use crate::form::{self, Submitted, Tone};
 use crate::visit::Visit;
 use crate::{ops, ui};
 
-/// What stands in place of a hidden value.
+/// Placeholder for a hidden value.
 const MASKED: &str = "\"[masked]\"";
 
 fn values<'a>(run: &'a Run, steps: &'a [Step]) -> impl Iterator<Item = (&'a str, &'a RawJson)> {

@@ -75,7 +75,7 @@ impl Shown {
         Ok(Shown { steps, ledger, is_newest, is_first_page: cursor.is_empty(), next: page.next_cursor })
     }
 
-    /// Links to steps before and after those of the page.
+    /// Links to the pages of earlier and later steps.
     fn pager(&self, run: &Run) -> Markup {
         let path = ui::run_path(&run.id);
         let link = |order: &str, cursor: Option<&str>| {
@@ -193,8 +193,11 @@ fn stretches(step: &Step, entry: Option<&LedgerEntry>, begins: i64, ends: i64, n
     let dated: Vec<BarSegment> = known
         .iter()
         .filter_map(|attempt| {
-            let from = attempt.began_at.as_deref().and_then(ms)?;
-            let to = attempt.ended_at.as_deref().and_then(ms).unwrap_or(match attempt.status {
+            let (began, ended) =
+                (attempt.began_at.as_deref().and_then(ms), attempt.ended_at.as_deref().and_then(ms));
+            // Without a claim nobody wrote down when it began: it is a mark where it ended.
+            let from = began.or(ended)?;
+            let to = ended.unwrap_or(match attempt.status {
                 LedgerOutcome::Open => now,
                 _ => ends,
             });

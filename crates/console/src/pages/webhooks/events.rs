@@ -65,7 +65,7 @@ pub(super) async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<R
     Ok(visit.page("Webhooks", content))
 }
 
-/// What went wrong, in both directions: how many, and since when.
+/// Failures in both directions, with their count and age.
 async fn overview(visit: &Visit) -> Result<Markup, Failure> {
     let limit = PAGE_ROWS.to_string();
     let query = |status| [("status", Some(status)), ("limit", Some(limit.as_str()))];
@@ -258,7 +258,7 @@ fn action(action: &WebhookActionOutcome) -> Vec<Markup> {
                 (None, None) => { (ui::none()) }
             }
         },
-        html! { @match &action.detail { Some(detail) => { (ui::sentence(detail)) }, None => { (ui::none()) } } },
+        html! { @match &action.detail { Some(detail) => { (ui::told(detail)) }, None => { (ui::none()) } } },
     ]
 }
 
