@@ -341,7 +341,9 @@ impl Machine {
                     self.hear(sent_at, &answer);
                     return Ok(());
                 }
-                LineAnswer::Refused(Problem { code: Code::SessionReplaced, .. }) => return Err(End::Replaced),
+                LineAnswer::Refused(Problem { code: Code::SessionReplaced, .. }) => {
+                    return Err(End::Replaced);
+                }
                 LineAnswer::Refused(Problem { code: Code::SessionUnknown, .. }) => return Err(End::Over),
                 LineAnswer::NoAnswer => {
                     self.reach(|reached| reached.sent_again += 1);

@@ -8,7 +8,7 @@ use hapax_engine::model::{CatalogItem, CatalogKind, Name, WorkspaceId};
 use hapax_engine::store::{ListCatalogItems, Store};
 
 use super::source::StoredSource;
-use super::{KnownSources, InboundWebhooks};
+use super::{InboundWebhooks, KnownSources};
 use crate::catalog_watcher::{CatalogWatcher, LastFullRead};
 use crate::errors::problem_of_store;
 use crate::limits::CATALOG_OVERLAP;
