@@ -28,5 +28,7 @@ mod watching;
 mod webhooks;
 #[path = "remote/why.rs"]
 mod why;
+#[path = "remote/workflows.rs"]
+mod workflows;
 
 use crate::support::terminal;

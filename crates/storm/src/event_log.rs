@@ -1,4 +1,4 @@
-//! The chronicle: faults, client requests and decisions of people, in order. Stories of violations are built from it.
+//! The event log: faults, client requests and decisions of people, in order. Stories of violations are built from it.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
@@ -41,7 +41,7 @@ impl EventLog {
         EventLog { began_at, began_on, lines: Mutex::default() }
     }
 
-    /// Writes a line. A storm that is longer than the chronicle loses its latest lines.
+    /// Writes a line. A storm that is longer than the event log loses its latest lines.
     pub fn add(&self, about: About, who: impl Into<String>, what: impl Into<String>) {
         let line = LogLine { at: self.began_at.elapsed(), about, who: who.into(), what: what.into() };
         let mut lines = self.lines.lock().expect("nobody panics here");
@@ -89,10 +89,10 @@ mod tests {
 
     #[test]
     fn what_nodes_wrote_finds_its_place() {
-        let chronicle = EventLog::begin(Instant::now());
+        let event_log = EventLog::begin(Instant::now());
         let in_a_minute = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60);
-        let found = chronicle.find_time(&in_a_minute.to_string()).unwrap();
+        let found = event_log.find_time(&in_a_minute.to_string()).unwrap();
         assert!(found > Duration::from_secs(58) && found < Duration::from_secs(62), "{found:?}");
-        assert_eq!(chronicle.find_time("yesterday"), None);
+        assert_eq!(event_log.find_time("yesterday"), None);
     }
 }

@@ -46,7 +46,7 @@ pub const SETTLED_WITHIN: Duration = Duration::from_secs(180);
 pub const WORK_PER_SECOND: f64 = 2.5;
 /// Pieces of work of one storm, at most.
 pub const MAX_WORK: usize = 20_000;
-/// Lines of the chronicle that are kept. A storm of an hour has about a tenth of it.
+/// Lines of the event log that are kept. A storm of an hour has about a tenth of it.
 pub const MAX_CHRONICLE_LINES: usize = 1_000_000;
 /// Lines of one node's log that one story quotes.
 pub const MAX_LOG_LINES_PER_STORY: usize = 100;

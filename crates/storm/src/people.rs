@@ -56,7 +56,7 @@ impl People {
             if last.is_some_and(|event| event["kind"] == "quarantined") {
                 let path = format!("/api/v1/workflow-runs/{id}/resume");
                 world.ask(0, &Request::post(path, &json!({ "reason": "the storm is over" }))).await?;
-                world.chronicle.add(About::Id(id.to_owned()), "people", format!("resume {id}"));
+                world.event_log.add(About::Id(id.to_owned()), "people", format!("resume {id}"));
                 self.resumed += 1;
             }
         }
@@ -102,7 +102,7 @@ impl People {
                 Some(_) => "happened",
                 None => "did_not_happen",
             };
-            world.chronicle.add(About::Id(key.to_owned()), "people", format!("rule on {key}: {what}"));
+            world.event_log.add(About::Id(key.to_owned()), "people", format!("rule on {key}: {what}"));
             match found {
                 Some(_) => self.ruled_happened += 1,
                 None => self.ruled_did_not_happen += 1,

@@ -162,12 +162,12 @@ impl Report {
         let line =
             |at: Duration, who: &str, what: String| LogLine { at, about: About::All, who: who.into(), what };
         let mut lines: Vec<LogLine> =
-            self.world.chronicle.lines().into_iter().filter(|line| is_ours(&line.about)).collect();
+            self.world.event_log.lines().into_iter().filter(|line| is_ours(&line.about)).collect();
         for call in self.evidence.calls.iter().filter(|call| call.op == op) {
             lines.push(line(call.at, "provider", format!("← {}", call.tell_briefly())));
             lines.extend(call.ended_at.map(|at| line(at, "provider", call.tell_end())));
         }
-        let find_time = |written: &str| self.world.chronicle.find_time(written);
+        let find_time = |written: &str| self.world.event_log.find_time(written);
         let at_of = |record: &Value| record["at"].as_str().and_then(find_time);
         let records = |of: &HashMap<String, Vec<Value>>| run.and_then(|run| of.get(run)).cloned();
         for event in records(&self.evidence.events).unwrap_or_default() {
@@ -199,7 +199,7 @@ impl Report {
         let (first, last) = (lines.iter().map(|line| line.at).min(), lines.iter().map(|line| line.at).max());
         let (Some(first), Some(last)) = (first, last) else { return lines };
         let is_meanwhile = |line: &LogLine| line.at + MARGIN >= first && line.at <= last + MARGIN;
-        let faults = self.world.chronicle.lines().into_iter().filter(|line| line.about == About::All);
+        let faults = self.world.event_log.lines().into_iter().filter(|line| line.about == About::All);
         lines.extend(faults.filter(is_meanwhile));
         lines
     }

@@ -58,7 +58,7 @@ pub struct World {
     /// Path of the webhook source.
     pub source: String,
     pub webhook_secret: String,
-    pub chronicle: EventLog,
+    pub event_log: EventLog,
     /// The document of the business objects that is in force; held while it is replaced.
     pub entity_document: tokio::sync::Mutex<EntityDocument>,
     /// May do everything in the workspace.
@@ -108,7 +108,7 @@ impl World {
             definitions: HashMap::new(),
             source: String::new(),
             webhook_secret,
-            chronicle: EventLog::begin(began_at),
+            event_log: EventLog::begin(began_at),
             entity_document: tokio::sync::Mutex::new(EntityDocument { number: 0, etag: String::new() }),
             key: String::new(),
             installation_key: String::new(),
@@ -205,7 +205,7 @@ impl World {
             if let Some(op) = &request.op {
                 let (node, asked) = (node % self.nodes.len(), request.tell());
                 let what = format!("{asked} on node {node}: {what}");
-                self.chronicle.add(About::Op(op.clone()), "client", what);
+                self.event_log.add(About::Op(op.clone()), "client", what);
             }
         };
         for node in first.. {
@@ -303,7 +303,7 @@ impl World {
     pub fn report(&self, check: &'static str, op: Option<&str>, what: impl Into<String>) {
         let violation = Violation { check, what: what.into(), op: op.map(str::to_owned) };
         if let Some(op) = op {
-            self.chronicle.add(About::Op(op.to_owned()), "VIOLATED", check);
+            self.event_log.add(About::Op(op.to_owned()), "VIOLATED", check);
         }
         self.violations.lock().expect("nobody panics here").push(violation);
     }
@@ -314,7 +314,7 @@ impl World {
 
     /// Reports on a node, a link or the database.
     pub fn note(&self, who: impl Into<String>, what: impl Into<String>) {
-        self.chronicle.add(About::All, who, what);
+        self.event_log.add(About::All, who, what);
     }
 
     /// From this instant on clients give up instead of asking again.
