@@ -284,7 +284,7 @@ impl RunLink {
         let problem = Problem::new(Code::InvalidRequest, why.clone());
         if self.sever_with(LinkEnd::Violation, Some(&problem)) {
             tracing::warn!(run = %self.run, worker = %self.session.name(), %why, "the code of a worker does not fit its run");
-            self.returns.pause(format!("{why} Deploy code that fits the history, then resume the run."));
+            self.returns.pause(format!("{why} Deploy code that fits the history, then resume the run"));
         }
     }
 

@@ -23,4 +23,5 @@ fi
 "$venv/bin/ruff" check --quiet .
 "$venv/bin/ruff" format --check --quiet .
 "$venv/bin/pyright" --pythonpath "$venv/bin/python"
+"$venv/bin/mkdocs" build --strict --quiet
 "$venv/bin/python" -m pytest "$@"

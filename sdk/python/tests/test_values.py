@@ -148,7 +148,7 @@ def test_more_hints() -> None:
 
 
 def test_the_type_of_a_step_is_that_of_its_function() -> None:
-    from hapax._core.context import returns_of
+    from hapax._core.hints import returns_of
 
     def make(model: type[Any]) -> Any:
         def step():  # type: ignore[no-untyped-def]

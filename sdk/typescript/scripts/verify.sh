@@ -19,4 +19,5 @@ npm ci --loglevel=error
 rm -rf dist build
 npx tsc -p tsconfig.json --noEmit
 npx eslint .
+npx typedoc --logLevel Warn
 node scripts/test.mjs

@@ -16,6 +16,7 @@ export interface WireFailure {
   details?: RawJson
 }
 
+/** Options of a failure. */
 export interface FailureOptions {
   /** A stable word for programs. */
   code?: string

@@ -3,12 +3,17 @@ export type LogFields = Readonly<Record<string, unknown>>
 
 /** Where log lines go. */
 export interface Logger {
+  /** For people who look for a mistake. */
   debug(message: string, fields?: LogFields): void
+  /** What happened. */
   info(message: string, fields?: LogFields): void
+  /** What may need attention. */
   warn(message: string, fields?: LogFields): void
+  /** What needs attention. */
   error(message: string, fields?: LogFields): void
 }
 
+/** Level of a log line; `off` drops all. */
 export type LogLevel = keyof Logger | 'off'
 
 const LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'off']

@@ -9,6 +9,7 @@ import { type Logger, silent } from './log.js'
 import { type StandardSchema, validate } from './schema.js'
 import type { Stored } from './stored.js'
 
+/** Options of a workflow. */
 export interface WorkflowOptions<Input> {
   /** Version of the code, from 1. A run stays on the version it was started with. */
   version?: number
@@ -22,15 +23,19 @@ export interface WorkflowOptions<Input> {
 export interface Workflow<Input, Output> {
   readonly name: string
   readonly version: number
+  /** The code. */
   readonly run: (ctx: Ctx, input: Input) => Promise<Output> | Output
   readonly input: StandardSchema<unknown, Input> | undefined
   readonly numbers: Numbers
 }
 
+/** A workflow of any types. */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any -- inputs stand on both sides of the arrow
 export type AnyWorkflow = Workflow<any, any>
 
+/** Type of the input of a workflow. */
 export type InputOf<W> = W extends Workflow<infer Input, unknown> ? Input : never
+/** Type of the output of a workflow, as it is stored. */
 export type OutputOf<W> = W extends { readonly run: (...args: never[]) => infer Result } ? Stored<Awaited<Result>> : never
 
 /**
@@ -85,6 +90,7 @@ export interface Call extends Attempt {
   readonly rawInput: string
 }
 
+/** Options of a task. */
 export interface TaskOptions<Input> {
   input?: StandardSchema<unknown, Input>
   numbers?: Numbers
@@ -93,6 +99,7 @@ export interface TaskOptions<Input> {
 /** Code that a step of a document calls: `{"type": "task", "task": "send-mail"}`. */
 export interface Task<Input = unknown, Output = unknown> {
   readonly name: string
+  /** The code. */
   readonly run: (input: Input, call: Call) => Promise<Output> | Output
   readonly input: StandardSchema<unknown, Input> | undefined
   readonly numbers: Numbers
@@ -107,6 +114,7 @@ export function task<Input, Output>(
   return { name, run, input: options.input, numbers: options.numbers ?? 'bigint' }
 }
 
+/** A task of any types. */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any -- inputs stand on both sides of the arrow
 export type AnyTask = Task<any, any>
 
@@ -132,6 +140,7 @@ export class Rejected {
   constructor(readonly reason: string) {}
 }
 
+/** Whether an action decided not to act. */
 export const isRejected = brand(Rejected, 'Rejected')
 
 /** Decides not to act. Nothing happened, and the object keeps its status. */
@@ -142,6 +151,7 @@ export function rejected(reason: string): Rejected {
 /** Code that a step of an entity workflow calls: `"action": {"admin": "CloseBillingActionUseCase"}`. */
 export interface Action<Data = unknown, Input = unknown, Output = unknown> {
   readonly name: string
+  /** The code. */
   readonly run: (entity: ActionEntity<Data>, call: ActionCall<Input>) => Promise<Output | Rejected> | Output | Rejected
   readonly numbers: Numbers
 }
@@ -155,5 +165,6 @@ export function action<Data = unknown, Input = unknown, Output = unknown>(
   return { name, run, numbers: options.numbers ?? 'bigint' }
 }
 
+/** An action of any types. */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any -- inputs stand on both sides of the arrow
 export type AnyAction = Action<any, any, any>

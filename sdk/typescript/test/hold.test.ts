@@ -73,7 +73,7 @@ test('a request that is sent again has the same number, and its hold counts from
   const { at, clock } = clocks()
   const hold = new Hold(clock, () => undefined)
   const bodies: string[] = []
-  const answer = (text: object): Answer => ({ status: 200, headers: new Headers(), text: JSON.stringify(text) })
+  const answer = (text: object): Answer => ({ status: 200, text: JSON.stringify(text) })
   const transport = {
     url: 'http://server',
     send: (_method: string, path: string, { body = '' }: SendOptions): Promise<Answer> => {

@@ -1,11 +1,7 @@
 import assert from 'node:assert/strict'
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { type TestContext, describe, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import {
   type AnyWorkflow,
   type Ctx,
@@ -21,7 +17,8 @@ import {
   workflow,
 } from '../src/index.js'
 import { billing, closeBilling } from '../examples/entity-actions.js'
-import { Program, type Ready, defer, folder, needsProgram } from './program.js'
+import { Program, defer, folder, needsProgram } from './program.js'
+import { WorkerProcess } from './worker-program.js'
 
 interface World {
   program: Program
@@ -42,45 +39,6 @@ async function world(t: TestContext, workflows: AnyWorkflow[], options: WorkerOp
   })
   await worker.ready()
   return { program, hapax: program.client(), worker, ran }
-}
-
-/** A worker in a process of its own. */
-class WorkerProcess {
-  readonly said: string[] = []
-  private readonly child: ChildProcess
-  private readonly listeners = new Set<() => void>()
-
-  constructor(t: TestContext, ready: Ready, instance: string) {
-    const env = { ...process.env, HAPAX_URL: ready.url, HAPAX_API_KEY: ready.apiKey, INSTANCE: instance }
-    const script = fileURLToPath(new URL('worker-process.js', import.meta.url))
-    this.child = spawn(process.execPath, [script], { env, stdio: ['ignore', 'pipe', 'inherit'] })
-    defer(t, () => this.child.kill('SIGKILL'))
-    if (this.child.stdout) {
-      createInterface(this.child.stdout).on('line', line => {
-        this.said.push(line)
-        for (const listener of this.listeners) listener()
-      })
-    }
-  }
-
-  async says(line: string): Promise<void> {
-    await new Promise<void>(resolve => {
-      const look = () => {
-        if (!this.said.includes(line)) return
-        this.listeners.delete(look)
-        resolve()
-      }
-      this.listeners.add(look)
-      look()
-    })
-  }
-
-  async end(signal: NodeJS.Signals): Promise<number | null> {
-    const ended = once(this.child, 'exit')
-    this.child.kill(signal)
-    const [code] = (await ended) as [number | null]
-    return code
-  }
 }
 
 describe('workflows on a server', needsProgram, () => {
@@ -243,7 +201,10 @@ describe('workflows on a server', needsProgram, () => {
     }
     const endWrong = await deploy(wrong)
     await run.signal('go', 'x')
-    while ((await run.get()).status !== 'PAUSED') await hapax.get(run.id)
+    let paused = await run.get()
+    while (paused.status !== 'PAUSED') paused = await run.get()
+    // It names what the history has, and what the code asks for.
+    assert.match(JSON.stringify(paused), /the history has a step at [^,]*a[^,]*, but the code waits at [^,]*b/)
     await endWrong()
     const endRight = await deploy(before)
     await run.resume('the right code is back')
@@ -312,13 +273,13 @@ describe('faults', needsProgram, () => {
     const program = await Program.start(t)
     const block = join(folder(t), 'block')
     writeFileSync(block, '')
-    const first = new WorkerProcess(t, program.ready, 'slot-1')
+    const first = new WorkerProcess(t, program.ready, { INSTANCE: 'slot-1' })
     await first.says('ready')
     const { run } = await program.client().start<string[]>('chain', { block, at: 'three' })
     await first.says('enter three 1')
     await first.end('SIGKILL')
     rmSync(block)
-    const second = new WorkerProcess(t, program.ready, 'slot-1')
+    const second = new WorkerProcess(t, program.ready, { INSTANCE: 'slot-1' })
     await second.says('leave five')
     assert.equal((await run.result({ timeout: '60s' })).length, 5)
     assert.deepEqual(first.said, ['ready', 'enter one 1', 'leave one', 'enter two 1', 'leave two', 'enter three 1'])
@@ -331,13 +292,13 @@ describe('faults', needsProgram, () => {
     const program = await Program.start(t)
     const block = join(folder(t), 'block')
     writeFileSync(block, '')
-    const first = new WorkerProcess(t, program.ready, 'slot-1')
+    const first = new WorkerProcess(t, program.ready, { INSTANCE: 'slot-1' })
     await first.says('ready')
     const { run } = await program.client().start('chain', { block, at: 'three', claimed: true })
     await first.says('enter three 1')
     await first.end('SIGKILL')
     rmSync(block)
-    const second = new WorkerProcess(t, program.ready, 'slot-1')
+    const second = new WorkerProcess(t, program.ready, { INSTANCE: 'slot-1' })
     const hapax = program.client()
     let doubt
     while (doubt === undefined) for await (const found of hapax.doubts.list()) doubt = found

@@ -101,8 +101,9 @@ struct FixtureWorker<'a> {
     uses: HashMap<String, u32>,
     /// Operations whose outcome the world has given.
     provoked: Vec<u64>,
-    /// Numbers of probes, by operation.
-    probes: HashMap<u64, Value>,
+    /// Numbers of attempts that the server gave, by operation and kind. Those of probes are its own, and so are those of a
+    /// replay: an attempt that was asked for right before the function was forgotten may count.
+    numbers: HashMap<(u64, String), Value>,
 }
 
 type FixtureResult<T> = Result<T, String>;
@@ -130,7 +131,7 @@ impl<'a> FixtureWorker<'a> {
             asked: HashMap::new(),
             uses: HashMap::new(),
             provoked: Vec::new(),
-            probes: HashMap::new(),
+            numbers: HashMap::new(),
         }
     }
 
@@ -292,8 +293,9 @@ impl<'a> FixtureWorker<'a> {
             _ => {}
         }
         let message = self.await_message(&wanted).await?;
-        if message["do"] == "probe" {
-            self.probes.insert(op, message["attempt"].clone());
+        if message["type"] == "attempt" {
+            let kind = message["do"].as_str().unwrap().to_owned();
+            self.numbers.insert((op, kind), message["attempt"].clone());
         }
         Ok(())
     }
@@ -459,8 +461,9 @@ impl<'a> FixtureWorker<'a> {
         let activation = self.activation.clone();
         let wanted = wanted.clone();
         let what = wanted.to_string();
+        let is_replayed = self.is_replayed();
         let fits = move |message: &Value| {
-            message["activation"] == activation.as_str() && fits_fixture(message, &wanted)
+            message["activation"] == activation.as_str() && fits_fixture(message, &wanted, is_replayed)
         };
         self.wait(&what, fits).await
     }
@@ -556,12 +559,21 @@ impl<'a> FixtureWorker<'a> {
         serde_json::from_str(&value.to_string().replace("run_1", &self.run)).unwrap()
     }
 
-    /// The outcome of the attempt that the server asked for. It numbers probes in its own way.
+    /// The outcome of the attempt that the server asked for.
     fn numbered(&self, mut item: Value) -> Value {
-        if let Some(number) = item["outcome"].as_u64().and_then(|op| self.probes.get(&op)) {
+        let is_probe = item["answer"].is_string();
+        let kind = item["do"].as_str().unwrap_or(if is_probe { "probe" } else { "effect" });
+        if let Some(op) = item["outcome"].as_u64()
+            && (kind == "probe" || self.is_replayed())
+            && let Some(number) = self.numbers.get(&(op, kind.to_owned()))
+        {
             item["attempt"] = number.clone();
         }
         item
+    }
+
+    fn is_replayed(&self) -> bool {
+        !log_of(&self.case["turns"][0]).is_empty()
     }
 
     /// Waits that the test can wait for.
@@ -615,10 +627,11 @@ fn asking(op: usize, record: &Value) -> Value {
 }
 
 /// Does a message of the server say what the fixture says? Numbers of fences and times are its own.
-fn fits_fixture(message: &Value, wanted: &Value) -> bool {
-    let is_probe = wanted["do"] == "probe";
-    let of_server =
-        |name: &str| ["fence", "activation", "timeout"].contains(&name) || (is_probe && name == "attempt");
+fn fits_fixture(message: &Value, wanted: &Value, is_replayed: bool) -> bool {
+    let has_own_numbers = is_replayed || wanted["do"] == "probe";
+    let of_server = |name: &str| {
+        ["fence", "activation", "timeout"].contains(&name) || (has_own_numbers && name == "attempt")
+    };
     let members = wanted.as_object().unwrap().iter().filter(|(name, _)| !of_server(name));
     members.into_iter().all(|(name, wanted)| covers(&message[name], wanted))
 }

@@ -288,10 +288,10 @@ async fn a_late_copy_of_an_older_request_changes_nothing() {
     assert_eq!(late.told(), (409, "request_superseded".into()));
     let [first, second] = [0; 2].map(|_| json!({ "sequence": worker.next_request(), "free": 9 }));
     start(&server, json!("first")).await;
-    assert_eq!(worker.send("poll", &first).await.json()["messages"][0]["input"], "first");
+    assert_eq!(worker.send("poll", &first).await.json()["messages"][0]["input"]["of"], "first");
     start(&server, json!("second")).await;
     let answer = worker.send("poll", &second).await;
-    assert_eq!(answer.json()["messages"][0]["input"], "second", "{}", answer.text());
+    assert_eq!(answer.json()["messages"][0]["input"]["of"], "second", "{}", answer.text());
     assert_eq!(worker.send("poll", &first).await.told(), (409, "request_superseded".into()));
     assert_eq!(
         worker.send("poll", &second).await.bytes,

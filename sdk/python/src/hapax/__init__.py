@@ -1,9 +1,9 @@
 """Hapax: durable workflows whose effects happen once."""
 
 from ._attempt import Attempt, ProbeAnswer
-from ._client import Hapax, RunHandle
+from ._client import Hapax, RunHandle, StartOptions
 from ._codec import ExactJson
-from ._core.asking import Retry, Selected
+from ._core.asking import Retry, Selected, StepOptions
 from ._core.context import Ctx, PromiseHandle
 from ._core.sync_context import SyncCtx, SyncPromise
 from ._definitions import Action, ActionCall, Entity, Task, Workflow, action, task, workflow
@@ -79,7 +79,9 @@ __all__ = [
     "Selected",
     "SessionReplaced",
     "Settlement",
+    "StartOptions",
     "StepFailed",
+    "StepOptions",
     "StillOpen",
     "SyncCtx",
     "SyncHapax",

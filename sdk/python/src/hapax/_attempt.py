@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -33,7 +32,8 @@ class Attempt:
         """Seconds that the attempt may take, if limited."""
         self._still_held = still_held
         self._on_key_read = on_key_read
-        self._cancelled = threading.Event()
+        # One thread writes it once, others read it.
+        self._is_cancelled = False
         self._watchers: list[Callable[[], None]] = []
         self._why = "the run was lost"
 
@@ -47,7 +47,7 @@ class Attempt:
     @property
     def is_cancelled(self) -> bool:
         """Whether the attempt is to stop. For code that blocks."""
-        return self._cancelled.is_set()
+        return self._is_cancelled
 
     async def cancelled(self) -> None:
         """Ends when the attempt is to stop."""
@@ -58,7 +58,7 @@ class Attempt:
             loop.call_soon_threadsafe(lambda: future.done() or future.set_result(None))
 
         self._watchers.append(wake)
-        if self._cancelled.is_set():
+        if self._is_cancelled:
             wake()
         await future
 
@@ -67,7 +67,7 @@ class Attempt:
 
         Call it right before anything leaves the process.
         """
-        if self._cancelled.is_set():
+        if self._is_cancelled:
             raise AttemptCancelled(f"attempt {self.number} of {self._key} must not go on: {self._why}")
         if self._still_held is not None and not self._still_held():
             raise AttemptCancelled(
@@ -78,7 +78,7 @@ class Attempt:
     def cancel(self, why: str) -> None:
         """Tells the code to stop."""
         self._why = why
-        self._cancelled.set()
+        self._is_cancelled = True
         for watcher in list(self._watchers):
             watcher()
 

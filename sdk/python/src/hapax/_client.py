@@ -7,7 +7,7 @@ import os
 import random
 import uuid
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, overload
 from urllib.parse import quote, urlencode
 
 from ._codec import ExactJson, decode
@@ -30,6 +30,9 @@ from ._models import (
 )
 from ._problems import Problem, RunFailed, StillOpen, Unreachable, problem_of
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 I = TypeVar("I")  # noqa: E741
 O = TypeVar("O")  # noqa: E741
 T = TypeVar("T")
@@ -39,6 +42,22 @@ LONGEST_WAIT = 60
 """Seconds that one request waits at the server."""
 
 Resolution: TypeAlias = Literal["happened", "did_not_happen", "compensate", "abandon"]
+
+
+class StartOptions(TypedDict, total=False):
+    """Options of a start."""
+
+    key: str | None
+    """Names the run: the same start again finds it. Give a key from your domain, such as `order-4711`."""
+    subject: str | None
+    """What the run is about, such as a customer."""
+    delay: Duration | None
+    """How long the run waits before it begins."""
+    timeout: Duration | None
+    """How long the run may take."""
+    priority: Literal["low", "normal", "high"] | None
+    request_key: str | None
+    """Idempotency key of this request, for programs that send it again themselves."""
 
 
 class RunHandle(Generic[O]):
@@ -128,59 +147,34 @@ class Hapax:
 
     @overload
     async def start(
-        self,
-        workflow: Workflow[I, O],
-        input: I | None = None,
-        *,
-        key: str | None = None,
-        subject: str | None = None,
-        delay: Duration | None = None,
-        timeout: Duration | None = None,
-        priority: Literal["low", "normal", "high"] | None = None,
-        request_key: str | None = None,
+        self, workflow: Workflow[I, O], input: I | None = None, **options: Unpack[StartOptions]
     ) -> RunHandle[O]: ...
 
     @overload
-    async def start(
-        self,
-        workflow: str,
-        input: Any = None,
-        *,
-        key: str | None = None,
-        subject: str | None = None,
-        delay: Duration | None = None,
-        timeout: Duration | None = None,
-        priority: Literal["low", "normal", "high"] | None = None,
-        request_key: str | None = None,
-    ) -> RunHandle[Any]: ...
+    async def start(self, workflow: str, input: Any = None, **options: Unpack[StartOptions]) -> RunHandle[Any]: ...
 
     async def start(
-        self,
-        workflow: Workflow[Any, Any] | str,
-        input: Any = None,
-        *,
-        key: str | None = None,
-        subject: str | None = None,
-        delay: Duration | None = None,
-        timeout: Duration | None = None,
-        priority: Literal["low", "normal", "high"] | None = None,
-        request_key: str | None = None,
+        self, workflow: Workflow[Any, Any] | str, input: Any = None, **options: Unpack[StartOptions]
     ) -> RunHandle[Any]:
         """Starts a run, once per `key`. Give a key from your domain, such as `order-4711`.
 
         A workflow of this program starts in its version; a name starts the latest, `order@2` the second.
         """
         name = workflow if isinstance(workflow, str) else f"{workflow.name}@{workflow.version}"
+        unknown = options.keys() - StartOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"start has no option {sorted(unknown)[0]!r}")
+        delay, timeout = options.get("delay"), options.get("timeout")
         body = {
             "workflow": name,
             "input": input,
-            "idempotencyKey": key,
-            "subject": subject,
+            "idempotencyKey": options.get("key"),
+            "subject": options.get("subject"),
             "delay": None if delay is None else to_text(delay),
             "timeout": None if timeout is None else to_text(timeout),
-            "priority": priority,
+            "priority": options.get("priority"),
         }
-        made = await self.post("/api/v1/workflow-runs", _given(body), request_key=request_key)
+        made = await self.post("/api/v1/workflow-runs", _given(body), request_key=options.get("request_key"))
         hint = Any if isinstance(workflow, str) else workflow.output_hint
         return RunHandle(self, made["run"]["id"], hint, made["created"])
 

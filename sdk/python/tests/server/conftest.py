@@ -88,13 +88,39 @@ class Server:
         return {**os.environ, "HAPAX_URL": self.url, "HAPAX_API_KEY": self.key, **more}
 
 
+class ProductionServer(Server):
+    """A `hapax serve` server with short leases, an admin and a worker."""
+
+    def start(self) -> None:
+        log = open(self.folder / "server.log", "ab")  # noqa: SIM115 (the process keeps it)
+        key_file = self.folder / "root.key"
+        command = [PROGRAM, "serve", "--listen", f"127.0.0.1:{self.port}", "--lease", "2s", "--log", "warn"]
+        store = ["--store", f"sqlite:{self.folder / 'hapax.db'}", "--key-file", str(key_file)]
+        self.process = subprocess.Popen([*command, *store], cwd=self.folder, stdout=log, stderr=log)
+        until(self.is_ready, 60, "the server's readiness")
+        self.root = until(lambda: key_file.exists() and key_file.read_text().strip(), what="the first key")
+        self._admin("workspaces", "create", "acme")
+        self.key = self._credential("admin")
+        self.worker_key = self._credential("worker")
+
+    def _credential(self, role: str) -> str:
+        made = self._admin("credentials", "create", role, "--role", role, "--workspace", "acme")
+        return json.loads(made)["apiKey"]
+
+    def _admin(self, *words: str) -> str:
+        environment = {**os.environ, "HAPAX_SERVER": self.url, "HAPAX_API_KEY": self.root}
+        command = [PROGRAM, "admin", *words, "--json"]
+        return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
 class WorkerProcess:
     """`program_under_test.py` as a process of its own."""
 
-    def __init__(self, server: Server, folder: Path, *arguments: str) -> None:
+    def __init__(self, server: Server, folder: Path, *arguments: str, key: str | None = None) -> None:
         self.effects = folder / "effects.txt"
         script = Path(__file__).parent / "program_under_test.py"
-        environment = server.environment(EFFECTS=str(self.effects), PYTHONPATH=str(SDK / "src"))
+        more = {} if key is None else {"HAPAX_API_KEY": key}
+        environment = server.environment(**more, EFFECTS=str(self.effects), PYTHONPATH=str(SDK / "src"))
         self.process = subprocess.Popen(
             [sys.executable, str(script), *arguments], env=environment, stdout=subprocess.PIPE, cwd=folder
         )
@@ -105,6 +131,12 @@ class WorkerProcess:
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+
+    def pause(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
 
     def terminate(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -118,6 +150,13 @@ def server(tmp_path: Path) -> Iterator[Server]:
     if found.process is not None and found.process.poll() is None:
         found.process.terminate()
         found.process.wait(20)
+
+
+@pytest.fixture
+def production(tmp_path: Path) -> Iterator[ProductionServer]:
+    found = ProductionServer(tmp_path)
+    yield found
+    found.kill()
 
 
 @pytest.fixture

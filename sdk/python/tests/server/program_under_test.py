@@ -102,6 +102,23 @@ async def undo(ctx: Ctx) -> str:
     return "booked"
 
 
+@workflow("flow")
+async def flow(ctx: Ctx) -> str:
+    """Its step has another name in each deploy."""
+    await ctx.step(os.environ.get("STEP", "first"), lambda a: effect(a.key))
+    return await ctx.signal("go", returns=str)
+
+
+@workflow("large")
+async def large(ctx: Ctx, input: dict[str, Any]) -> str:
+    """Twice as long after each step."""
+
+    async def double(text: str) -> str:
+        return await ctx.step("double", lambda: text * 2, returns=str)
+
+    return await double(await double(await double(input["text"])))
+
+
 @workflow("dice")
 async def dice(ctx: Ctx) -> None:
     await asyncio.sleep(1)
@@ -124,7 +141,7 @@ async def main() -> None:
     async with Hapax() as client:
         worker = Worker(
             client,
-            workflows=[five, wire, echo, everything, undo, dice],
+            workflows=[five, wire, echo, everything, undo, flow, large, dice],
             tasks=[double],
             actions=[close_invoice],
             instance=instance,

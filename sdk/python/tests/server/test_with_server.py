@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import Server, WorkerProcess, lines, until
+from conftest import ProductionServer, Server, WorkerProcess, lines, until
 
 from hapax import RawJson, RunFailed, SyncHapax
 
@@ -138,6 +138,70 @@ def test_code_that_waits_for_something_else_pauses_its_run(client: SyncHapax, st
     handle = client.start("dice")
     run = until(lambda: (found := handle.get().run).needs_attention and found)
     assert "not the context's" in json.dumps(run.raw)
+
+
+def test_code_that_does_not_fit_its_history_pauses_the_run_and_a_deploy_resumes_it(
+    client: SyncHapax, start_worker: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = start_worker()
+    handle = client.start("flow")
+    until(lambda: any(step["id"] == "go" for step in handle.get().steps))
+    assert worker.terminate() == 0
+    monkeypatch.setenv("STEP", "second")
+    worker = start_worker()
+    handle.signal("go", "there")
+    run = until(lambda: (found := handle.get().run).status == "PAUSED" and found)
+    why = json.dumps(run.raw)
+    assert "`first`" in why and "`second`" in why, "it names what the history has, and what the code asks for"
+    assert worker.terminate() == 0
+    monkeypatch.setenv("STEP", "first")
+    worker = start_worker()
+    handle.resume("the right code is back")
+    assert handle.result(timeout="30s") == "there"
+    assert lines(worker.effects) == [f"{handle.id}:first"]
+
+
+def test_large_texts_survive(client: SyncHapax, start_worker: Start) -> None:
+    start_worker()
+    text = "\u017dlu\u0165ou\u010dk\u00fd k\u016f\u0148 \U0001f40e \u2028 " * 4_000
+    handle = client.start("large", {"text": text})
+    assert handle.result(timeout="60s") == text * 8
+
+
+def test_a_worker_stopped_past_its_lease_begins_nothing_and_its_late_outcome_settles_the_doubt(
+    production: ProductionServer, tmp_path: Any
+) -> None:
+    (tmp_path / "other").mkdir()
+    with SyncHapax(production.url, production.key) as client:
+        paused = WorkerProcess(production, tmp_path, key=production.worker_key)
+        other: WorkerProcess | None = None
+        try:
+            wired = client.start("wire")
+            held = client.start("five", {"holdAfter": 0})
+            until(lambda: lines(paused.effects).count("waiting for release") == 2)
+            paused.pause()
+            other = WorkerProcess(production, tmp_path / "other", key=production.worker_key)
+            (tmp_path / "other" / "release").touch()
+            # The other one makes the step again that may be repeated, and goes on. What is claimed waits for a person.
+            assert len(held.result(timeout="60s")) == 5
+            until(lambda: [doubt for doubt in client.list_doubts().items if doubt.run_id == wired.id], 60, "a doubt")
+            assert not any("wire" in line for line in lines(other.effects))
+            before = lines(paused.effects)
+            (tmp_path / "release").touch()
+            paused.go_on()
+            # The effect did happen. Its outcome comes late, and settles the doubt: nobody has to rule.
+            assert wired.result(timeout="60s") == "W-1"
+            assert not any("wire" in line for line in lines(other.effects))
+            assert lines(paused.effects) == before, "it began nothing of its old session"
+            assert other.terminate() == 0
+            # It has a new session, and works on.
+            assert len(client.start("five", {}).result(timeout="60s")) == 5
+            assert paused.terminate() == 0
+        finally:
+            for worker in (paused, other):
+                if worker is not None and worker.process.poll() is None:
+                    worker.go_on()
+                    worker.kill()
 
 
 def test_a_document_calls_a_task(client: SyncHapax, start_worker: Start) -> None:

@@ -4,6 +4,7 @@ import type { Answer, Transport } from './transport.js'
 /** How long an answer may take besides what it was asked to wait, in milliseconds. */
 const ANSWER_WITHIN = 15_000
 
+/** Options of a read. */
 export interface ReadOptions {
   headers?: Record<string, string>
   /** Seconds that the server may wait before it answers. */

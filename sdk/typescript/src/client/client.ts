@@ -11,6 +11,7 @@ import { traceHeaders } from '../telemetry.js'
 import { type ConnectionOptions, Transport } from './transport.js'
 import type { RunStatus, RunView } from './views.js'
 
+/** Options of a client. */
 export interface HapaxOptions extends ConnectionOptions {
   /** What becomes of numbers that JavaScript cannot hold; `bigint` by default. */
   numbers?: Numbers
@@ -18,6 +19,7 @@ export interface HapaxOptions extends ConnectionOptions {
   retryFor?: Duration
 }
 
+/** Options of a start. */
 export interface StartOptions {
   /** Business key: the same key names the same run. */
   key?: string

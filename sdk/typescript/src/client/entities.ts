@@ -5,6 +5,7 @@ import type { AllowedAction, EntityView, OperationView } from './views.js'
 /** Longest that one request waits for a step, in seconds. */
 const LONGEST_WAIT = 30
 
+/** Options of a step with a business object. */
 export interface TransitionOptions {
   /** Input of the step. */
   input?: Record<string, unknown>
@@ -27,6 +28,7 @@ export class Entities {
     return this.api.post('/api/v1/entity-workflows', document)
   }
 
+  /** Creates a business object. The same again is the same object. */
   create(type: string, entity: { id: string; status: string; data?: Record<string, unknown> }): Promise<{ entity: EntityView; created: boolean }> {
     return this.api.post(`/api/v1/entities/${encodeURIComponent(type)}`, entity)
   }
@@ -36,6 +38,7 @@ export class Entities {
     return this.api.read(path(type, id))
   }
 
+  /** Business objects of a type, by id. */
   list(type: string, filter: { status?: string } = {}): AsyncGenerator<EntityView> {
     return this.api.pages(`/api/v1/entities/${encodeURIComponent(type)}`, filter)
   }

@@ -21,6 +21,7 @@ export class RunFailed extends Failure {
   }
 }
 
+/** Options of the wait for a result. */
 export interface ResultOptions {
   /** How long to wait. Without end by default. Then this throws {@link HapaxError} with the code `timed_out`. */
   timeout?: Duration

@@ -1,14 +1,19 @@
+import { type Answer, type Exchange, viaFetch, viaNode } from './exchange.js'
 import { HapaxError, noAnswer, problemOf } from './problem.js'
 
+export type { Answer } from './exchange.js'
+
+/** Where the server is, and as whom to call it. */
 export interface ConnectionOptions {
   /** Address of the server. By default `HAPAX_URL`, `HAPAX_SERVER`, or http://127.0.0.1:7171. */
   url?: string | undefined
   /** API key. By default `HAPAX_API_KEY`. */
   apiKey?: string | undefined
-  /** Used instead of the global `fetch`. */
+  /** Sends requests. By default the HTTP client of Node.js does, and the global `fetch` on other runtimes. */
   fetch?: typeof fetch | undefined
 }
 
+/** Options of one request. */
 export interface SendOptions {
   body?: string | undefined
   headers?: Record<string, string> | undefined
@@ -17,45 +22,37 @@ export interface SendOptions {
   signal?: AbortSignal | undefined
 }
 
-export interface Answer {
-  status: number
-  headers: Headers
-  text: string
-}
-
 /** Sends requests to one server, with one key. A redirect is never followed, because the key would go along. */
 export class Transport {
   readonly url: string
   private readonly key: string | undefined
-  private readonly fetch: typeof fetch
+  private readonly exchange: Exchange
 
   constructor(options: ConnectionOptions) {
     const environment = (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env ?? {}
     const url = options.url ?? first(environment.HAPAX_URL, environment.HAPAX_SERVER) ?? 'http://127.0.0.1:7171'
     this.url = url.replace(/\/+$/, '')
     this.key = options.apiKey ?? first(environment.HAPAX_API_KEY)
-    this.fetch = options.fetch ?? ((input, init) => fetch(input, init))
+    const { fetch: given } = options
+    this.exchange = given ? viaFetch(given) : (viaNode() ?? viaFetch((input, init) => fetch(input, init)))
   }
 
   /** Sends once. Throws {@link HapaxError} unless the answer is a success. */
   async send(method: string, path: string, options: SendOptions): Promise<Answer> {
     const { body, headers, timeout, signal } = options
-    const timer = AbortSignal.timeout(timeout)
-    const init: RequestInit = {
-      method,
-      redirect: 'manual',
-      signal: signal === undefined ? timer : AbortSignal.any([timer, signal]),
-      headers: {
-        ...(this.key === undefined ? {} : { authorization: `Bearer ${this.key}` }),
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-        ...headers,
-      },
-    }
-    if (body !== undefined) init.body = body
     let answer: Answer
     try {
-      const response = await this.fetch(this.url + path, init)
-      answer = { status: response.status, headers: response.headers, text: await response.text() }
+      answer = await this.exchange(this.url + path, {
+        method,
+        body,
+        timeout,
+        signal,
+        headers: {
+          ...(this.key === undefined ? {} : { authorization: `Bearer ${this.key}` }),
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...headers,
+        },
+      })
     } catch (error) {
       signal?.throwIfAborted()
       throw noAnswer(this.url, error)

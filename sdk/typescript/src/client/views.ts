@@ -1,5 +1,6 @@
 import type { FailureClass } from '../failure.js'
 
+/** Status of a run. */
 export type RunStatus = 'PENDING' | 'RUNNING' | 'WAITING' | 'PAUSED' | 'COMPLETED' | 'FAILED' | 'CANCELLED'
 
 /** A failure, as the server shows it. */

@@ -33,7 +33,10 @@ export const cannotTell: ProbeAnswer<never> = { answer: 'unknown' }
 
 /** The code of a step. */
 export interface StepCode {
+  /** Makes the effect. */
   effect: (attempt: Attempt) => unknown
+  /** Asks the provider by key whether the effect happened. */
   probe?: ((attempt: Attempt) => unknown) | undefined
+  /** Undoes the effect. */
   compensate?: ((output: unknown, attempt: Attempt) => unknown) | undefined
 }

@@ -27,6 +27,7 @@ export interface ActivateMessage {
   trace?: string
 }
 
+/** What an attempt does. */
 export type AttemptKind = 'effect' | 'probe' | 'undo'
 
 /** Begin an attempt of an operation. */
@@ -121,6 +122,7 @@ export interface ActionMessage {
   trace?: string
 }
 
+/** A message of the server. */
 export type ServerMessage = ActivateMessage | RunMessage | AbortCallMessage | TaskMessage | ActionMessage
 
 /** What became of an attempt. */

@@ -21,6 +21,7 @@ export interface RetryPolicy {
   onExhausted?: 'fail' | 'pause'
 }
 
+/** Options of a step. */
 export interface StepOptions<T> {
   /** How often to try. Failures of the class `permanent` are not tried again. */
   retry?: RetryPolicy
@@ -46,6 +47,7 @@ export interface StepOptions<T> {
   compensateRetry?: RetryPolicy
 }
 
+/** Options of a promise of the run. */
 export interface PromiseOptions<T = unknown> {
   /** Business key, such as the provider's id of a charge. Whoever knows it can settle the promise. */
   key?: string
@@ -57,6 +59,7 @@ export interface PromiseOptions<T = unknown> {
   schema?: StandardSchema<unknown, T>
 }
 
+/** Options of the wait for a promise that belongs to no run. */
 export interface AwaitPromiseOptions<T = unknown> {
   /** How long to wait. The failure then has the code `timed_out`. */
   timeout?: Duration
@@ -64,6 +67,7 @@ export interface AwaitPromiseOptions<T = unknown> {
   schema?: StandardSchema<unknown, T>
 }
 
+/** Options of the wait for a signal. */
 export interface SignalOptions<T = unknown> {
   /** Name of the step, if not that of the signal. */
   as?: string
@@ -73,6 +77,7 @@ export interface SignalOptions<T = unknown> {
   schema?: StandardSchema<unknown, T>
 }
 
+/** Options of a child run. */
 export interface ChildOptions {
   /** Name of the step, if not that of the workflow. */
   as?: string

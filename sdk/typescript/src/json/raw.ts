@@ -14,6 +14,7 @@ export class RawJson {
   }
 }
 
+/** Whether a value is a {@link RawJson}, of whichever copy of this package. */
 export const isRawJson = brand(RawJson, 'RawJson')
 
 /** The JSON value `null`. */
@@ -43,4 +44,5 @@ export class JsonNumber {
 
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
 
+/** Whether a value is a {@link JsonNumber}, of whichever copy of this package. */
 export const isJsonNumber = brand(JsonNumber, 'JsonNumber')

@@ -9,6 +9,7 @@ export interface LogMessage {
   log: LogRecord[]
 }
 
+/** A message of a run, as it is pushed. */
 export type PushedMessage = ActivateMessage | LogMessage | RunMessage
 
 /** What was said before: the messages, and what this function answered. */

@@ -12,6 +12,7 @@ import { Hold, HoldClock } from '../worker/clock.js'
 import { Conversation, type PushedMessage, type PushedTurn, activateOf } from './conversation.js'
 import { NotVerified, Verifier } from './verify.js'
 
+/** Options of a push handler. */
 export interface PushOptions {
   /** Secret of the push worker; several while one replaces another. */
   secret: string | readonly string[]

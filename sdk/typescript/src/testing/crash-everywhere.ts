@@ -3,6 +3,7 @@ import type { AnyWorkflow, InputOf } from '../workflow.js'
 import { type End, type Execution, type ExecutionPlan, type Fault, type Place, type World, execute } from './execution.js'
 import { type CrashFinding, CrashReport, type EffectClass, type EffectReport } from './report.js'
 
+/** Options of `crashEverywhere`. */
 export interface CrashOptions {
   /** Acts for the outside world whenever the run waits: settles promises, sends signals. It is called again after each crash. */
   outside?: (world: World) => void | Promise<void>

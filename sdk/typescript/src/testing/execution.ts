@@ -8,7 +8,9 @@ import { MemoryEngine } from './memory-engine.js'
 import type { MemoryRun } from './memory-run.js'
 import type { EffectClass } from './report.js'
 
+/** Where a fault strikes. */
 export type Point = 'before_message' | 'before_effect' | 'after_effect' | 'before_commit' | 'after_commit'
+/** A crash, or a worker that was taken for dead and comes back. */
 export type Fault = 'crash' | 'zombie'
 
 /** A place where a fault can be: the `nth` time that this point is reached. */
@@ -25,6 +27,7 @@ export interface World {
   signal(name: string, value?: unknown): void
   /** Settles a promise by its id or its key. */
   resolve(ref: { id: string } | { key: string }, value?: unknown): void
+  /** Rejects a promise by id or by key. */
   reject(ref: { id: string } | { key: string }, failure: { message: string; code?: string }): void
   /** Asks the run to cancel. */
   cancel(): void
@@ -40,6 +43,7 @@ export interface ExecutionPlan {
   providers: readonly { reset?(): void }[]
 }
 
+/** How a run ended. */
 export type End = 'completed' | 'failed' | 'cancelled' | 'waiting' | 'paused'
 
 /** What one execution showed. */

@@ -1,3 +1,4 @@
+/** How an effect is protected against a repeat. */
 export type EffectClass = 'idempotent' | 'claimed'
 
 /** What became of one effect over all crashes. */

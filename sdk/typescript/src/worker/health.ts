@@ -1,5 +1,6 @@
 import { createServer } from 'node:http'
 
+/** Where a worker serves its health. */
 export interface HealthOptions {
   /** Port to listen on. 0 takes a free one. */
   port: number

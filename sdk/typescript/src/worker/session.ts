@@ -19,6 +19,7 @@ export interface SessionOffer {
   actions: string[]
 }
 
+/** Limits that the server tells. */
 export interface SessionLimits {
   maxItems: number
   maxBodyBytes: number

@@ -18,6 +18,7 @@ import { type Batch, Outbox } from './outbox.js'
 import { deferred, isFatal, levelFromEnvironment, told, whatIsProven } from './errors.js'
 import { Session, type SessionOffer } from './session.js'
 
+/** Options of a worker. */
 export interface WorkerOptions extends ConnectionOptions {
   /** A client whose connection is used. */
   client?: { readonly transport: Transport }

@@ -61,7 +61,13 @@ pub(super) fn group() -> Group {
             )
             .body::<api::CommitWorkerSession>()
             .answers::<api::WorkerMessages>(200, "What the server has to say about the runs, and other messages.")
-            .fails_with(OF_SESSIONS),
+            .fails_with(&[
+                Code::SessionUnknown,
+                Code::SessionReplaced,
+                Code::RequestSuperseded,
+                Code::NameNotAllowed,
+                Code::NodeUnreachable,
+            ]),
         get("/api/v1/worker-sessions/{id}/runs/{run}/log", "read_worker_log", "Read records of a run")
             .about("Returns records of a run that its `activate` message had no room for.")
             .query::<LogPage>()

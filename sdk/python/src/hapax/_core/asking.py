@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypedDict, TypeVar
 
+from .._attempt import Attempt, ProbeAnswer
 from .._codec import decode, decoder_of
 from .._durations import Duration, to_text
 from .._failures import PermanentFailure, StepFailed, failure_of
 from .._json import RawJson, payload
 from .deferred import Deferred, Group
+from .hints import returns_of
 from .machine import ContinueAsNew, Item, Machine, Operation, StepCode
 from .names import checked_name
 
@@ -19,6 +21,7 @@ T = TypeVar("T")
 
 OnDoubt: TypeAlias = Literal["hold", "retry", "fail"]
 OnClose: TypeAlias = Literal["cancel", "abandon"]
+Probe: TypeAlias = Callable[[Attempt], Awaitable[ProbeAnswer]] | Callable[[Attempt], ProbeAnswer]
 MAX_KEY_TTL_SECONDS = 10 * 366 * 86_400
 
 
@@ -53,6 +56,35 @@ class Retry:
                 "onExhausted": self.on_exhausted,
             }
         )
+
+
+class StepOptions(TypedDict, total=False):
+    """Options of a step."""
+
+    retry: Retry | None
+    """When the step is tried again, and when it gives up."""
+    timeout: Duration | None
+    """How long one attempt may take."""
+    claimed: bool
+    """The effect must not happen twice. It is claimed before it begins, and in doubt if nobody knows whether it did."""
+    probe: Probe | None
+    """Asks the provider by key whether the effect happened. The step is claimed."""
+    probe_timeout: Duration | None
+    """How long one question may take."""
+    probe_settle: Duration | None
+    """How long to wait before the provider is asked, so that it knows."""
+    on_doubt: OnDoubt | None
+    """What becomes of an effect in doubt: it waits for a ruling (`hold`), is tried again, or fails."""
+    rejects_stale_fences: bool
+    """The provider refuses a request whose `attempt.fence` is older than one it has seen."""
+    non_idempotent: bool
+    """A repeat would do harm, so the step has to be claimed."""
+    compensate: Callable[..., Any] | None
+    """Undoes the effect: called with its output, and with the attempt if it takes one."""
+    compensate_retry: Retry | None
+    """When the compensation is tried again."""
+    returns: Any
+    """Type of the output; the default is the return annotation of the function."""
 
 
 @dataclass(frozen=True)
@@ -118,33 +150,23 @@ class Asker:
     def _value(self, name: str, make: Callable[[], Any]) -> Any:
         return self._machine.value(name, lambda: _payload(f"value {name}", make()), self._scope)
 
-    def _step(self, name: str, code: StepCode, options: Mapping[str, Any], returns: Any) -> Operation[Any]:
+    def _step(self, name: str, fn: Callable[..., Any], options: StepOptions) -> Operation[Any]:
+        unknown = options.keys() - StepOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"step has no option {sorted(unknown)[0]!r}")
         checked_name("step name", name)
-        is_claimed, probe = bool(options["claimed"]), code.probe is not None
-        if options["non_idempotent"] and not is_claimed:
+        code = StepCode(fn, options.get("probe"), options.get("compensate"))
+        is_claimed, has_probe = options.get("claimed", False), code.probe is not None
+        if options.get("non_idempotent") and not is_claimed:
             raise PermanentFailure(
                 f"{name} is non_idempotent, so a crash could make it happen twice; declare it claimed=True",
                 code="unprotected_effect",
             )
-        retry: Retry | None = options["retry"]
-        compensate_retry: Retry | None = options["compensate_retry"]
-        fields = _given(
-            {
-                "name": name,
-                "retry": None if retry is None else retry.to_wire(),
-                "timeout": _text_of(options["timeout"]),
-                "claimed": is_claimed or None,
-                "probe": probe or None,
-                "probeTimeout": _text_of(options["probe_timeout"]),
-                "probeSettle": _text_of(options["probe_settle"]),
-                "onDoubt": options["on_doubt"],
-                "rejectsStaleFences": options["rejects_stale_fences"] or None,
-                "nonIdempotent": options["non_idempotent"] or None,
-                "compensate": code.compensate is not None or None,
-                "compensateRetry": None if compensate_retry is None else compensate_retry.to_wire(),
-            }
-        )
-        return self._ask("step", name, fields, returns, code=code, is_alone=is_claimed or probe)
+        fields: Item = {"name": name}
+        if options:
+            fields.update(_step_fields(options, code))
+        returns = returns_of(fn, options.get("returns"))
+        return self._ask("step", name, fields, returns, code=code, is_alone=is_claimed or has_probe)
 
     def _promise(
         self, name: str, key: str | None, key_ttl: Duration | None, timeout: Duration | None, returns: Any
@@ -276,6 +298,25 @@ class Asker:
             return None
         self._machine.close_scope(operation, failure_of(error))
         return operation
+
+
+def _step_fields(options: StepOptions, code: StepCode) -> Item:
+    retry, compensate_retry = options.get("retry"), options.get("compensate_retry")
+    return _given(
+        {
+            "retry": None if retry is None else retry.to_wire(),
+            "timeout": _text_of(options.get("timeout")),
+            "claimed": options.get("claimed") or None,
+            "probe": code.probe is not None or None,
+            "probeTimeout": _text_of(options.get("probe_timeout")),
+            "probeSettle": _text_of(options.get("probe_settle")),
+            "onDoubt": options.get("on_doubt"),
+            "rejectsStaleFences": options.get("rejects_stale_fences") or None,
+            "nonIdempotent": options.get("non_idempotent") or None,
+            "compensate": code.compensate is not None or None,
+            "compensateRetry": None if compensate_retry is None else compensate_retry.to_wire(),
+        }
+    )
 
 
 def is_undo_failure(failure: BaseException) -> bool:

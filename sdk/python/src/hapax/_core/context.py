@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import datetime as dt
-import functools
-import types
-import typing
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from .._attempt import Attempt, ProbeAnswer
+from .._attempt import Attempt
 from .._durations import Duration, to_text
-from .._limits import MAX_CACHED_HINTS
-from .asking import Asker, OnClose, OnDoubt, Retry, Selected, instant_text, is_undo_failure
+from .asking import Asker, OnClose, Selected, StepOptions, instant_text, is_undo_failure
 from .deferred import Deferred, Group
-from .machine import Operation, StepCode
+from .hints import child_of
+from .machine import Operation
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .._definitions import Workflow
 
 T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
-
-Probe = Callable[[Attempt], Awaitable[ProbeAnswer]] | Callable[[Attempt], ProbeAnswer]
 
 
 class PromiseHandle(Group[T]):
@@ -50,77 +47,21 @@ class Ctx(Asker):
         self,
         name: str,
         fn: Callable[[Attempt], Awaitable[T]] | Callable[[], Awaitable[T]],
-        *,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        claimed: bool = False,
-        probe: Probe | None = None,
-        probe_timeout: Duration | None = None,
-        probe_settle: Duration | None = None,
-        on_doubt: OnDoubt | None = None,
-        rejects_stale_fences: bool = False,
-        non_idempotent: bool = False,
-        compensate: Callable[..., Any] | None = None,
-        compensate_retry: Retry | None = None,
-        returns: Any = None,
+        **options: Unpack[StepOptions],
     ) -> Operation[T]: ...
 
     @overload
     def step(
-        self,
-        name: str,
-        fn: Callable[[Attempt], T] | Callable[[], T],
-        *,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        claimed: bool = False,
-        probe: Probe | None = None,
-        probe_timeout: Duration | None = None,
-        probe_settle: Duration | None = None,
-        on_doubt: OnDoubt | None = None,
-        rejects_stale_fences: bool = False,
-        non_idempotent: bool = False,
-        compensate: Callable[..., Any] | None = None,
-        compensate_retry: Retry | None = None,
-        returns: Any = None,
+        self, name: str, fn: Callable[[Attempt], T] | Callable[[], T], **options: Unpack[StepOptions]
     ) -> Operation[T]: ...
 
-    def step(
-        self,
-        name: str,
-        fn: Callable[..., Any],
-        *,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        claimed: bool = False,
-        probe: Probe | None = None,
-        probe_timeout: Duration | None = None,
-        probe_settle: Duration | None = None,
-        on_doubt: OnDoubt | None = None,
-        rejects_stale_fences: bool = False,
-        non_idempotent: bool = False,
-        compensate: Callable[..., Any] | None = None,
-        compensate_retry: Retry | None = None,
-        returns: Any = None,
-    ) -> Operation[Any]:
+    def step(self, name: str, fn: Callable[..., Any], **options: Unpack[StepOptions]) -> Operation[Any]:
         """Runs `fn`, whose effect is recorded. `fn` may take the `Attempt`, and may be plain or async.
 
         A step is tried again under the same `attempt.key` unless it is `claimed`. `returns` is the type of the
         output; the default is the return annotation of `fn`.
         """
-        options = {
-            "retry": retry,
-            "timeout": timeout,
-            "claimed": claimed,
-            "probe_timeout": probe_timeout,
-            "probe_settle": probe_settle,
-            "on_doubt": on_doubt,
-            "rejects_stale_fences": rejects_stale_fences,
-            "non_idempotent": non_idempotent,
-            "compensate_retry": compensate_retry,
-        }
-        code = StepCode(fn, probe, compensate)
-        return self._step(name, code, options, returns_of(fn, returns))
+        return self._step(name, fn, options)
 
     def promise(
         self,
@@ -260,48 +201,6 @@ class Scope:
             except Exception as failure:
                 if is_undo_failure(failure):
                     raise failure from error
-
-
-def returns_of(fn: Callable[..., Any], returns: Any) -> Any:
-    """Type of the output of a step: as given, or the return annotation."""
-    if returns is not None:
-        return returns
-    while isinstance(fn, functools.partial):
-        fn = cast("Callable[..., Any]", fn.func)
-    annotations: dict[str, Any] = getattr(fn, "__annotations__", {})
-    if "return" not in annotations:
-        return _return_hint(fn) if not isinstance(fn, types.FunctionType) else Any
-    try:
-        # The same code may have another annotation in another closure.
-        name = (getattr(fn, "__code__", fn), annotations["return"])
-        if name not in _hints_of_code:
-            if len(_hints_of_code) >= MAX_CACHED_HINTS:
-                _hints_of_code.clear()
-            _hints_of_code[name] = _return_hint(fn)
-        return _hints_of_code[name]
-    except TypeError:  # an annotation that cannot be hashed
-        return _return_hint(fn)
-
-
-_hints_of_code: dict[Any, Any] = {}
-
-
-def _return_hint(fn: Callable[..., Any]) -> Any:
-    try:
-        hint = typing.get_type_hints(fn, include_extras=True).get("return", Any)
-    except Exception:
-        return Any
-    origin = typing.get_origin(hint)
-    if origin is not None and typing.get_args(hint) and getattr(origin, "__name__", "") in ("Awaitable", "Coroutine"):
-        return typing.get_args(hint)[-1]
-    return hint
-
-
-def child_of(workflow: Any, returns: Any) -> tuple[str, Any]:
-    """Name and output type of a child."""
-    if isinstance(workflow, str):
-        return workflow, returns
-    return workflow.name, workflow.output_hint
 
 
 def _hand_over(operation: Operation[Any], handle: PromiseHandle[Any]) -> None:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from .._attempt import Attempt
 from .._durations import Duration, to_text
-from .asking import Asker, OnClose, OnDoubt, Retry, Selected, instant_text, is_undo_failure
-from .context import Probe, child_of, returns_of
-from .machine import Operation, StepCode
+from .asking import Asker, OnClose, Selected, StepOptions, instant_text, is_undo_failure
+from .hints import child_of
+from .machine import Operation
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .._definitions import Workflow
 
 T = TypeVar("T")
@@ -46,77 +48,19 @@ class SyncCtx(Asker):
         self,
         name: str,
         fn: Callable[[Attempt], Awaitable[T]] | Callable[[], Awaitable[T]],
-        *,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        claimed: bool = False,
-        probe: Probe | None = None,
-        probe_timeout: Duration | None = None,
-        probe_settle: Duration | None = None,
-        on_doubt: OnDoubt | None = None,
-        rejects_stale_fences: bool = False,
-        non_idempotent: bool = False,
-        compensate: Callable[..., Any] | None = None,
-        compensate_retry: Retry | None = None,
-        returns: Any = None,
+        **options: Unpack[StepOptions],
     ) -> T: ...
 
     @overload
-    def step(
-        self,
-        name: str,
-        fn: Callable[[Attempt], T] | Callable[[], T],
-        *,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        claimed: bool = False,
-        probe: Probe | None = None,
-        probe_timeout: Duration | None = None,
-        probe_settle: Duration | None = None,
-        on_doubt: OnDoubt | None = None,
-        rejects_stale_fences: bool = False,
-        non_idempotent: bool = False,
-        compensate: Callable[..., Any] | None = None,
-        compensate_retry: Retry | None = None,
-        returns: Any = None,
-    ) -> T: ...
+    def step(self, name: str, fn: Callable[[Attempt], T] | Callable[[], T], **options: Unpack[StepOptions]) -> T: ...
 
-    def step(
-        self,
-        name: str,
-        fn: Callable[..., Any],
-        *,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        claimed: bool = False,
-        probe: Probe | None = None,
-        probe_timeout: Duration | None = None,
-        probe_settle: Duration | None = None,
-        on_doubt: OnDoubt | None = None,
-        rejects_stale_fences: bool = False,
-        non_idempotent: bool = False,
-        compensate: Callable[..., Any] | None = None,
-        compensate_retry: Retry | None = None,
-        returns: Any = None,
-    ) -> Any:
+    def step(self, name: str, fn: Callable[..., Any], **options: Unpack[StepOptions]) -> Any:
         """Runs `fn`, whose effect is recorded. `fn` may take the `Attempt`, and may be plain or async.
 
         A step is tried again under the same `attempt.key` unless it is `claimed`. `returns` is the type of the
         output; the default is the return annotation of `fn`.
         """
-        options = {
-            "retry": retry,
-            "timeout": timeout,
-            "claimed": claimed,
-            "probe_timeout": probe_timeout,
-            "probe_settle": probe_settle,
-            "on_doubt": on_doubt,
-            "rejects_stale_fences": rejects_stale_fences,
-            "non_idempotent": non_idempotent,
-            "compensate_retry": compensate_retry,
-        }
-        code = StepCode(fn, probe, compensate)
-        return self._wait(self._step(name, code, options, returns_of(fn, returns)))
+        return self._wait(self._step(name, fn, options))
 
     def promise(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections import OrderedDict
@@ -183,7 +184,8 @@ class Session:
 
     def _receive(self, message: Json) -> None:
         kind = message["type"]
-        logger.debug("received %s", {name: message[name] for name in _LOGGED if name in message})
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("received %s", {name: message[name] for name in _LOGGED if name in message})
         if kind == "task" or kind == "action":
             self._call(message)
             return
