@@ -298,6 +298,7 @@ async fn a_late_copy_of_an_older_request_changes_nothing() {
         answer.bytes,
         "the late copy took nothing out of it"
     );
-    worker.commit(&run, json!([{ "return": "fine" }])).await;
-    server.until(&run.run, "COMPLETED").await;
+    // The run sleeps as before: nothing paused it, and nothing was made twice.
+    let shown = server.until(&run.run, "WAITING").await;
+    assert_eq!(shown["steps"][0]["attempts"], 1, "{shown}");
 }

@@ -15,7 +15,8 @@ pub(super) fn group() -> Group {
                  tree of runs behind it, what each open run waits for, since when and until when, and the command that settles it.",
             )
             .query::<WhyQuery>()
-            .answers::<api::Why>(200, "What the query names, and the family of the run behind it."),
+            .answers::<api::Why>(200, "What the query names, and the family of the run behind it.")
+            .fails_with(&[Code::NotFound]),
         get("/api/v1/keys/{scope}/{key}", "get_key", "Look up a key")
             .about("Shows what a key stands for: who used it, when, for what, how often it was replayed, and when it expires.")
             .query::<CredentialQuery>()
