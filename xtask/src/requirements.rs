@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     /// Programs that every Debian has: their packages are essential there.
-    const ON_EVERY_DEBIAN: &[&str] = &["bash", "flock", "id", "mkfifo", "script", "sh"];
+    const ON_EVERY_DEBIAN: &[&str] = &["bash", "flock", "id", "mkfifo", "script", "sh", "unshare"];
     /// Programs of the toolchain that runs this test.
     const OF_THE_TOOLCHAIN: &[&str] = &["cargo", "rustc", "rustdoc"];
 

@@ -3,6 +3,7 @@
 use crate::support;
 
 mod bank;
+mod instances;
 mod kills;
 mod orders;
 mod refusals;

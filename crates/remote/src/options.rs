@@ -19,7 +19,8 @@ pub struct RemoteOptions {
     pub max_resident: usize,
     /// Name of the worker, for people.
     pub name: String,
-    /// Name of this worker slot over restarts. A program that opens a session under it takes over at once.
+    /// Name of this worker slot over restarts. A program that opens a session under it takes over at once. What is
+    /// registered later has a session of its own, under this name and a number.
     pub instance: Option<String>,
     /// Clock that holds go by. It counts time that the machine spent suspended.
     pub clock: Arc<dyn Clock>,

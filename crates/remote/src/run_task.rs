@@ -110,11 +110,12 @@ impl RunTask {
             if has_more {
                 continue;
             }
+            // An attempt may begin in this turn. A program that shuts down meanwhile must wait for it.
+            self.count_running(self.running + 1);
             let turn = self.remote.poll(cx);
             // The outcome of an attempt is there before the attempt is over.
             self.hand_in(&turn.items);
-            self.session.worker.count_running(self.running, turn.running);
-            self.running = turn.running;
+            self.count_running(turn.running);
             if turn.is_forgotten {
                 self.session.forget(&self.activation);
                 return Poll::Ready(());
@@ -122,6 +123,11 @@ impl RunTask {
             self.place.is_idle.store(self.remote.is_idle(), Ordering::Relaxed);
             return Poll::Pending;
         }
+    }
+
+    fn count_running(&mut self, now: usize) {
+        self.session.worker.count_running(self.running, now);
+        self.running = now;
     }
 
     fn hand_in(&self, items: &[Item]) {

@@ -315,11 +315,13 @@ impl Worker {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
+            // In this order: what ends hands in its outcome before it no longer counts.
+            let is_idle = self.running.load(Ordering::Acquire) == 0;
             let is_handed_in = {
                 let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
                 sessions.iter().all(|session| session.is_handed_in())
             };
-            if is_handed_in && self.running.load(Ordering::Acquire) == 0 {
+            if is_idle && is_handed_in {
                 return;
             }
             changed.await;
@@ -336,6 +338,7 @@ impl Worker {
 /// Offers what is registered to the server, one session for what is registered together.
 async fn offer(worker: Arc<Worker>) {
     let offering = async {
+        let mut batches = 0_u32;
         loop {
             if worker.pending().len() == 0 {
                 worker.registered.notified().await;
@@ -344,11 +347,13 @@ async fn offer(worker: Arc<Worker>) {
             tokio::time::sleep(REGISTRATION_PAUSE).await;
             let offer = std::mem::take(&mut *worker.pending());
             let worker = worker.clone();
+            batches += 1;
+            let instance = worker.options.instance.as_deref().map(|name| instance_of(name, batches));
             tokio::spawn(async move {
                 tokio::select! {
                     biased;
                     () = worker.until_closed() => {}
-                    () = keep_session(&worker, offer) => {}
+                    () = keep_session(&worker, instance, offer) => {}
                 }
             });
         }
@@ -360,12 +365,17 @@ async fn offer(worker: Arc<Worker>) {
     }
 }
 
+/// The instance of one session. A session replaces others of its instance, so each session of a program has its own.
+fn instance_of(name: &str, batch: u32) -> String {
+    if batch == 1 { name.into() } else { format!("{name}/{batch}") }
+}
+
 /// Opens sessions for the same names, one after the other, until the server takes none any more.
-async fn keep_session(worker: &Arc<Worker>, offer: Offer) {
+async fn keep_session(worker: &Arc<Worker>, instance: Option<String>, offer: Offer) {
     let options = &worker.options;
     let asked = OpenWorkerSession {
         name: options.name.clone(),
-        instance: options.instance.clone(),
+        instance,
         sdk: Some("rust".into()),
         sdk_version: Some(env!("CARGO_PKG_VERSION").into()),
         host: None,

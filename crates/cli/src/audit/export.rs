@@ -14,7 +14,19 @@ use crate::output::{print, tables};
 use crate::parsers::duration;
 use crate::server_options::ServerOptions;
 
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  hapax audit export audit.jsonl                  what is new since the last time
+  hapax audit export audit.jsonl --follow         goes on, with new entries as they come
+  hapax audit export audit.jsonl --chain-key-file chain.key";
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  hapax audit verify audit.jsonl                  the file, and against the server
+  hapax audit verify audit.jsonl --offline        the file alone
+  hapax audit verify audit.jsonl --head HASH      fails if the end was cut off";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXPORT_EXAMPLES)]
 pub(crate) struct ExportOptions {
     /// File to append to; it is created if it is absent.
     #[arg(value_name = "FILE")]
@@ -30,6 +42,7 @@ pub(crate) struct ExportOptions {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = VERIFY_EXAMPLES)]
 pub(crate) struct VerifyOptions {
     /// File of `hapax audit export`.
     #[arg(value_name = "FILE")]
