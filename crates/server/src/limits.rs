@@ -272,12 +272,13 @@ pub const STEP_WAIT: Duration = hapax_http_idempotency::limits::MAX_WAIT;
 pub const MAX_WORKSPACES_MEASURED: usize = 200;
 /// Most paused runs of a workspace that are looked at for metrics, the newest first.
 pub const MAX_PAUSED_MEASURED: usize = 100;
-/// Default quota of a workspace: requests per second on each node.
-pub const WORKSPACE_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(20_000).expect("not 0");
+/// Default quota of a workspace: requests per second on each node. More than a small node can do, so that a workspace alone
+/// on it is not slowed down; operators of many workspaces set it lower.
+pub const WORKSPACE_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(100_000).expect("not 0");
 /// Default quota of a workspace: requests in progress on each node, half of the connections.
 pub const WORKSPACE_REQUESTS_AT_ONCE: usize = MAX_CONNECTIONS / 2;
-/// Default quota of a workspace: starts of runs per second on each node.
-pub const WORKSPACE_STARTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(20_000).expect("not 0");
+/// Default quota of a workspace: starts of runs per second on each node, for the same reason.
+pub const WORKSPACE_STARTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(100_000).expect("not 0");
 /// Default quota of a workspace: live streams on each node, a quarter of them.
 pub const WORKSPACE_STREAMS: usize = MAX_STREAMS / 4;
 /// Default quota of a workspace: runs that have not ended.

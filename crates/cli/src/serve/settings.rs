@@ -149,13 +149,13 @@ pub(crate) struct ServeOptions {
     /// Most requests of one credential per second, and the size of a burst; further ones get 429. No limit if absent.
     #[arg(long, value_name = "COUNT", env = "HAPAX_REQUESTS_PER_SECOND")]
     pub(crate) requests_per_second: Option<u32>,
-    /// Quota of each workspace: requests per second on each node, and the size of a burst; further ones get 429 [default: 20000].
+    /// Quota of each workspace: requests per second on each node, and the size of a burst; further ones get 429 [default: 100000].
     #[arg(long, value_name = "COUNT", env = "HAPAX_WORKSPACE_REQUESTS_PER_SECOND")]
     pub(crate) workspace_requests_per_second: Option<NonZeroU32>,
     /// Quota of each workspace: requests in progress on each node, including long polls; further ones get 429 [default: 2048].
     #[arg(long, value_name = "COUNT", env = "HAPAX_WORKSPACE_REQUESTS_AT_ONCE")]
     pub(crate) workspace_requests_at_once: Option<NonZeroU32>,
-    /// Quota of each workspace: starts of runs per second on each node, and the size of a burst; further ones get 429 [default: 20000].
+    /// Quota of each workspace: starts of runs per second on each node, and the size of a burst; further ones get 429 [default: 100000].
     #[arg(long, value_name = "COUNT", env = "HAPAX_WORKSPACE_STARTS_PER_SECOND")]
     pub(crate) workspace_starts_per_second: Option<NonZeroU32>,
     /// Quota of each workspace: live streams on each node; further ones get 429 [default: 256].
