@@ -334,14 +334,7 @@ mod tests {
         let steps = choose_steps(&Options { from: Some(Step::Docs), only: None });
         assert_eq!(
             steps,
-            [
-                Step::Clippy,
-                Step::Docs,
-                Step::Examples,
-                Step::SdkTypescript,
-                Step::SdkPython,
-                Step::Storm
-            ]
+            [Step::Clippy, Step::Docs, Step::Examples, Step::SdkTypescript, Step::SdkPython, Step::Storm]
         );
     }
 
