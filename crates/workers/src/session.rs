@@ -296,7 +296,7 @@ impl Session {
         self.mailbox().promised_until()
     }
 
-    /// A request with a fresh token.
+    /// A request with a new number.
     pub(crate) fn begin_request(&self, lane: Lane, free: u32) {
         self.mailbox().request(lane, free as usize);
     }
