@@ -85,13 +85,47 @@ impl Chain {
             Err(error) => return Err(error).with_context(|| path.display().to_string()),
         };
         let mut chain = Chain::empty();
-        for (place, line) in BufReader::new(file).lines().enumerate() {
-            let line = line.with_context(|| path.display().to_string())?;
-            let number = place + 1;
-            ensure!(line.len() <= MAX_AUDIT_LINE_BYTES, "line {number} is longer than any entry");
-            chain.follow(&line, key).with_context(|| format!("{}, line {number}", path.display()))?;
+        let mut reader = BufReader::new(file);
+        for number in 1_u64.. {
+            let mut line = String::new();
+            let read = reader.read_line(&mut line).with_context(|| path.display().to_string())?;
+            if read == 0 {
+                break;
+            }
+            ensure!(read <= MAX_AUDIT_LINE_BYTES, "line {number} is longer than any entry");
+            let Some(line) = line.strip_suffix('\n') else {
+                bail!(
+                    "{}, line {number} is cut off: an export ended while it wrote. `hapax audit export` removes it and goes on",
+                    path.display()
+                );
+            };
+            chain.follow(line, key).with_context(|| format!("{}, line {number}", path.display()))?;
         }
         Ok(chain)
+    }
+
+    /// Removes a last line that an export left incomplete because it died. Its entries are exported again.
+    pub(super) fn remove_cut_off_line(path: &Path) -> Result<()> {
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        };
+        let (mut reader, mut complete, mut line) = (BufReader::new(&file), 0, Vec::new());
+        loop {
+            line.clear();
+            let read = reader.read_until(b'\n', &mut line).with_context(|| path.display().to_string())?;
+            if line.last() != Some(&b'\n') {
+                break;
+            }
+            complete += read as u64;
+        }
+        if !line.is_empty() {
+            file.set_len(complete)
+                .and_then(|()| file.sync_data())
+                .with_context(|| path.display().to_string())?;
+        }
+        Ok(())
     }
 
     fn follow(&mut self, line: &str, key: &ChainKey) -> Result<()> {
@@ -176,6 +210,24 @@ mod tests {
         assert!(read(&swapped).unwrap_err().contains("line 1"));
         let cut = read(&lines[..2]).unwrap();
         assert_ne!(cut.head, read(&lines).unwrap().head, "what is cut off shows in the head");
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_is_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = ChainKey(None);
+        let (path, lines) = written(folder.path(), &key);
+        let torn = format!("{}\n{}\n{}", lines[0], lines[1], &lines[2][..40]);
+        std::fs::write(&path, torn).unwrap();
+        let told = Chain::read(&path, &key).unwrap_err().to_string();
+        assert!(told.contains("line 3 is cut off"), "{told}");
+        Chain::remove_cut_off_line(&path).unwrap();
+        let mut chain = Chain::read(&path, &key).unwrap();
+        assert_eq!(chain.count, 2);
+        chain.append(&path, &key, &[entry(3)]).unwrap();
+        Chain::remove_cut_off_line(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), lines.join("\n") + "\n");
+        Chain::remove_cut_off_line(&folder.path().join("absent")).unwrap();
     }
 
     #[test]

@@ -67,6 +67,7 @@ struct KeyOptions {
 pub(super) async fn export(options: ExportOptions, server: &ServerOptions) -> Result<()> {
     let key = ChainKey::read(options.key.chain_key_file.as_deref())?;
     let client = server.connect()?;
+    Chain::remove_cut_off_line(&options.file)?;
     let mut chain = Chain::read(&options.file, &key)?;
     loop {
         let fresh = read_fresh(&client, &chain, options.lag).await?;

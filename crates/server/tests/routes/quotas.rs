@@ -64,6 +64,37 @@ async fn a_workspace_with_its_quota_of_open_runs_starts_no_more_until_one_ends()
     assert!(metrics.contains(counted), "{metrics}");
 }
 
+/// What a quota refuses of a batch is not its last word: the answer would be stored under the key.
+#[tokio::test]
+async fn a_batch_that_met_the_quota_is_completed_under_its_key() {
+    let server = server(QuotaOptions { open_runs: 2, ..QuotaOptions::default() }).await;
+    let here = waiting(&server, &server.admin).await;
+    let batch = json!({ "runs": vec![json!({ "definitionId": here, "input": {} }); 3] });
+    let send = async || {
+        let key = [("idempotency-key", "three")];
+        server.post(&format!("{RUNS}/batch"), &batch, &key).await.json()
+    };
+    let ids = |answer: &Value| -> Vec<String> {
+        let items = answer["items"].as_array().into_iter().flatten();
+        items.filter_map(|item| Some(item["createdRun"]["run"]["id"].as_str()?.to_owned())).collect()
+    };
+    let first = send().await;
+    assert_eq!(ids(&first).len(), 2, "{first}");
+    let cancel = format!("{RUNS}/{}/cancel", ids(&first)[0]);
+    server.post(&cancel, &json!({ "reason": "room" }), &[]).await;
+    server.end(&ids(&first)[0]).await;
+    let since = std::time::Instant::now();
+    let all = loop {
+        let again = send().await;
+        if ids(&again).len() == 3 {
+            break again;
+        }
+        assert!(since.elapsed() < PATIENCE, "{again}");
+    };
+    assert!(ids(&first).iter().all(|id| ids(&all).contains(id)), "{first} and {all}");
+    assert_eq!(server.get(RUNS).await.json()["items"].as_array().unwrap().len(), 3);
+}
+
 #[tokio::test]
 async fn a_workspace_starts_so_many_runs_a_second() {
     let one = NonZeroU32::new(1).unwrap();

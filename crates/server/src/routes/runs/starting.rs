@@ -26,7 +26,7 @@ use super::definition_of;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::definitions::Definition;
-use crate::errors::{problem_of, problem_of_invalid};
+use crate::errors::{problem_of, problem_of_invalid, problem_of_store};
 use crate::identity::{Acting, Identity};
 use crate::limits::MAX_RUN_WITHOUT_INPUT;
 use crate::routes::approvals::excludes_starter;
@@ -132,7 +132,10 @@ pub(crate) async fn create_batch(
         let id = operation.map(|first| item_of(first, place));
         async move {
             let started = async {
-                app.quotas.take_start(&*app.store, &identity.workspace, Instant::now()).await?;
+                // What an earlier try of this batch started is its answer, whatever the quota is now.
+                if !has_started(app, identity, id).await? {
+                    app.quotas.take_start(&*app.store, &identity.workspace, Instant::now()).await?;
+                }
                 start(app, identity, asked, id).await
             };
             match started.await {
@@ -150,12 +153,20 @@ pub(crate) async fn create_batch(
     Ok(response)
 }
 
+async fn has_started(app: &App, identity: &Identity, id: Option<RunId>) -> Result<bool, Refused> {
+    let Some(id) = id else { return Ok(false) };
+    let found = app.store.find_run(&identity.workspace, id).await;
+    Ok(found.map_err(|error| problem_of_store(&error))?.is_some())
+}
+
 /// Stores a batch under its request key once no item is worth a retry. Until then the key stays
 /// held if any item was done: the retry finds the created runs, because the items keep their ids,
 /// and creates the rest.
 fn outcome_of_batch(items: &[api::BatchItem]) -> Outcome {
     let refusals = items.iter().filter_map(|item| item.problem.as_ref());
-    let mut unfinished = refusals.filter(|problem| problem.status >= 500 && problem.retryable).peekable();
+    let mut unfinished = refusals
+        .filter(|problem| problem.retryable && (problem.status >= 500 || problem.status == 429))
+        .peekable();
     if unfinished.peek().is_none() {
         return Outcome::Store;
     }
